@@ -264,7 +264,9 @@ class Target:
     def of(cls, basis: Basis, files: Fileset, match: MatchName = "auto", trust_ambiguous: bool = False) -> "Target":
         found = matched(basis.variants, basis.used, files.variants, files.name, match, trust_ambiguous)
         if not len(found.here):
-            raise _no_common_variants(files.name, int(np.count_nonzero(basis.used)), found.counts)
+            known = (basis.variants, files.variants)
+            numbers = any(each.first.size and np.isin(each.first, _NUMBERS).all() for each in known)
+            raise _no_common_variants(files.name, int(np.count_nonzero(basis.used)), found.counts, numbers)
         return cls(basis, files, found)
 
     @classmethod
@@ -388,11 +390,19 @@ def _by_oadp(found: LeastSquares, covariance: Panel, share: Vector, lengths: Vec
     return scores, moved
 
 
-def _no_common_variants(file: str, n: int, counts: dict[str, int]) -> Refused:
+_NUMBERS: Final = ("0", "1", "2", "3", "4", ".")  # alleles that are coded as numbers, or unknown
+
+
+def _no_common_variants(file: str, n: int, counts: dict[str, int], are_numbers: bool) -> Refused:
+    remedy = (
+        "write A, C, G and T in place of numbers with plink --update-alleles"
+        if are_numbers
+        else "use the same reference with plink2 --ref-from-fa"
+    )
     return Refused(
         f"{file} has no usable variants of the {n:,} in the model. {counts['absent']:,} are absent by position and "
         "name (if the genome builds differ, lift one of the files over, or use the same rsIDs). "
-        f"{counts['mismatched']:,} have different alleles (use the same reference with plink2 --ref-from-fa). "
+        f"{counts['mismatched']:,} have different alleles ({remedy}). "
         f"{counts['ambiguous']:,} are ambiguous, with alleles A/T or C/G (if both files use the same strand, pass ",
         *(Setting("trust_ambiguous", True), "). "),
         f"{counts['unclear']:,} have duplicate records or conflicting name and position.",
