@@ -300,6 +300,8 @@ class GenotypeHooks(cli.Hooks):
             yield f"{used}, {removed}"
 
     def footer(self, document: Mapping[str, Any]) -> Iterator[str]:
+        if document.get("genomic_inflation") is not None:
+            yield f"\nselection scan: genomic inflation factor {document['genomic_inflation']:.4g}"
         if (test := document.get("tracy_widom")) is None:
             return
         yield "\n" + _significant(test["p_values"], self.filters)
