@@ -147,6 +147,10 @@ def test_an_unknown_kind_of_output_is_a_usage_error(subcommand: str, model: Path
     result = invoke(subcommand, model, model.parent / "scores.csv", "-o", "Z.xlsx")
     assert result.exit_code == 2
     assert "must end in .parquet, .csv or .npy" in result.stderr
+    assert ".eigenvec for scores of genotypes" in result.stderr
+    folder = invoke(subcommand, model.parent, model.parent / "scores.csv", "-o", "Z.csv")
+    assert folder.exit_code == 2
+    assert f"is a folder. Pass {model}." in folder.stderr.replace("\n", " ")
 
 
 @pytest.mark.long

@@ -248,6 +248,9 @@ def test_variants_that_cannot_be_matched_are_refused(tmp_path: Path) -> None:
     strange = write(tmp_path / "d.bed", G, allele_1=["C"] * 100)
     with pytest.raises(ValueError, match=r" 0 are absent .* 100 have different alleles .*--ref-from-fa"):
         found.project(strange)
+    coded = write(tmp_path / "e.bed", G, allele_1=["1"] * 100, allele_2=["2"] * 100)
+    with pytest.raises(ValueError, match=r" 100 have different alleles \(write A, C, G and T in place of numbers"):
+        found.project(coded)
 
 
 @pytest.mark.parametrize("k", [0, 20, 60])

@@ -7,9 +7,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from shiftsvd.genetics import Variants, pca, unrelated
+from shiftsvd import load_model
+from shiftsvd.genetics import GenotypePCA, Variants, pca, unrelated
 from shiftsvd.genetics.commands import _significant
 from shiftsvd.genetics.figures import Genome, figures, write_png
+from shiftsvd.model_file import save_model
 from tests.support.commands import done, invoke
 from tests.support.genotypes import genotypes, write
 
@@ -55,6 +57,51 @@ def test_relatives_and_projected_samples_are_files(family: Path, tmp_path: Path)
     pca(family, 2, unrelated=0.1).save(tmp_path / "python")
     for kind in ("projected", "kin0"):
         assert rows(tmp_path / f"python.{kind}") == rows(f"{out}.{kind}")
+
+
+@pytest.mark.parametrize("how", [(), ("--scale", "std"), ("--shift", "none")])
+def test_projected_samples_have_the_scores_of_transform(tmp_path: Path, how: tuple[str, ...]) -> None:
+    G = genotypes(60, 600, gaps=0)
+    G[50] = G[3]
+    rng = np.random.default_rng(2)
+    G[rng.random(G.shape) < 0.02] = np.nan
+    G[50, rng.random(600) < 0.5] = np.nan
+    bed, out = write(tmp_path / "a.bed", G), tmp_path / "out"
+    unit = () if how else ("--scores-scale", "unit")
+    done("fit", bed, "-k", 3, "--unrelated", 0.2, "--scores", "csv", *unit, *how, "-o", out)
+    model, found = out / "model.safetensors", {}
+    for project in ("lsq", "mean"):
+        file = tmp_path / f"{project}.csv"
+        done("transform", model, bed, "--project", project, "--trust-ambiguous", *unit, "-o", file)
+        found[project] = np.loadtxt(file, delimiter=",", skiprows=1, usecols=range(1, 4))
+    projected = np.arange(60) == 50
+    assert [row[1] for row in rows(f"{out}.projected")[1:]] == ["person50"]
+    scores = np.loadtxt(out / "scores.csv", delimiter=",", skiprows=1, usecols=range(1, 4))
+    size = np.abs(scores).max()
+    np.testing.assert_allclose(scores[projected], found["lsq"][projected], atol=1e-5 * size)
+    assert np.abs(scores - found["mean"])[projected].max() > 0.05 * size
+    values = np.ones(3) if unit else json.loads((out / "result.json").read_text())["singular_values"]
+    np.testing.assert_allclose(np.linalg.norm(scores[~projected], axis=0), values, rtol=1e-4)
+    if unit:
+        np.testing.assert_allclose(numbers(f"{out}.eigenvec", slice(2, 5)), scores, atol=1e-5)
+
+
+def test_a_projected_sample_with_too_few_genotypes_has_no_scores(tmp_path: Path) -> None:
+    G = genotypes(40, 300, gaps=0)
+    G[7], G[7, :2], G[8:20, :2] = np.nan, 1, 1
+    bed, out = write(tmp_path / "a.bed", G), tmp_path / "out"
+    told = done("fit", bed, "-k", 2, "--unrelated", 0.3, "-o", out)
+    assert "the scores of 1 sample with too few variants of the model are NaN" in told.stderr
+    assert np.isnan(numbers(f"{out}.eigenvec", slice(2, 4))).any(axis=1).nonzero()[0].tolist() == [7]
+    with pytest.warns(UserWarning, match="the scores of 1 sample"):
+        found = pca(bed, 2, unrelated=0.3)
+    assert np.isnan(found.eigenvectors).any(axis=1).nonzero()[0].tolist() == [7]
+    save_model(found, tmp_path / "m.safetensors")
+    again = load_model(tmp_path / "m.safetensors", GenotypePCA)
+    np.testing.assert_array_equal(again.eigenvectors, found.eigenvectors)
+    found.eigenvectors[6] = np.nan
+    with pytest.raises(ValueError, match="eigenvectors must be finite for training samples, got 1"):
+        save_model(found, tmp_path / "bad.safetensors")
 
 
 def test_samples_that_mind_removes_are_a_file(tmp_path: Path) -> None:

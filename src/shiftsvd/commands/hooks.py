@@ -67,7 +67,9 @@ class Run:
     facts : dict of str to str
         Further facts about the data, for the report.
     projected : array of bool, of shape (m,), or None
-        Mask of the samples of `scored` that were not training samples, for the report.
+        Mask of the samples of `scored` that were not training samples.
+    projected_scores : array of shape (p, k), or None
+        Scores of the p projected samples, in place of those of `scored`.
 
     See Also
     --------
@@ -98,6 +100,7 @@ class Run:
     features: str | None = None
     facts: dict[str, str] = field(default_factory=dict)
     projected: NDArray[np.bool_] | None = None
+    projected_scores: Panel | None = None
 
     def taken(self) -> Observed:
         """Return the matrix of the features that the fit uses, to predict its cost.

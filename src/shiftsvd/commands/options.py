@@ -153,9 +153,20 @@ class Local(click.Path):
         return super().convert(value, parameter, ctx)
 
 
+class Model(Local):
+    """A model file, whose folder users may pass in its place."""
+
+    def convert(self, value: Any, parameter: click.Parameter | None, ctx: click.Context | None) -> Any:
+        inside = Path(value) / "model.safetensors"
+        if not is_address(value) and inside.is_file():
+            self.fail(f"{value} is a folder. Pass {inside}.", parameter, ctx)
+        return super().convert(value, parameter, ctx)
+
+
 # A matrix may be a folder (Zarr), and "-" is stdin. The readers check the content.
 MATRIX: Final = Matrix(exists=True, allow_dash=True)
 FILE: Final = Local(exists=True, dir_okay=False, path_type=Path)
+MODEL: Final = Model(exists=True, dir_okay=False, path_type=Path)
 
 
 # Callbacks of click that check values

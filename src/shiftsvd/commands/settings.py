@@ -505,5 +505,6 @@ def table_format(path: str) -> str:
     if suffix not in ("parquet", "csv", "npy", *merged("writers")):
         is_folder = path.endswith("/") or Path(path).is_dir()
         remedy = f" {path} is a folder. Name a file in it, such as {Path(path) / 'scores.csv'}." if is_folder else ""
-        raise click.BadParameter(f"must end in .parquet, .csv or .npy, got {path}.{remedy}", param_hint="'-o'")
+        kinds = ".parquet, .csv or .npy, or in .eigenvec for scores of genotypes"
+        raise click.BadParameter(f"must end in {kinds}, got {path}.{remedy}", param_hint="'-o'")
     return suffix

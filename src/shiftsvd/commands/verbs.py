@@ -8,14 +8,14 @@ from typing import Any, Final
 import click
 
 from shiftsvd.commands import VERBS
-from shiftsvd.commands.options import FILE, MATRIX, OF_FILES, OF_TABLES, Local, declared, parameters
+from shiftsvd.commands.options import FILE, MATRIX, MODEL, OF_FILES, OF_TABLES, Local, declared, parameters
 from shiftsvd.commands.running import Subcommand
 from shiftsvd.commands.settings import USUAL, Settings
 from shiftsvd.extend import extensions
 from shiftsvd.names import resolve
 
 _SETTINGS: Final = {each.name: each for each in fields(Settings)}
-_MODEL: Final = click.Argument(["model"], type=FILE)
+_MODEL: Final = click.Argument(["model"], type=MODEL)
 _DATA: Final = f"format {OF_FILES} allow_external {OF_TABLES}"
 _TABLE_OUT: Final = Local(allow_dash=True)  # `settings.table_format` refuses folders
 
@@ -108,7 +108,10 @@ def fit() -> None:
         _MODEL,
         files("FILE...", required=True),
         *named("stack join"),
-        out('File for the scores: .parquet, .csv or .npy; "-": CSV on standard output.', type=_TABLE_OUT),
+        out(
+            'File for the scores: .parquet, .csv, .npy, or .eigenvec of genotypes; "-": CSV on standard output.',
+            type=_TABLE_OUT,
+        ),
         *named(f"format {OF_FILES} allow_external max_absent"),
         *of_extensions("transform"),
         *named(f"trust_values {OF_TABLES} threads memory dtype progress force spreadsheet_safe quiet verbose"),

@@ -420,7 +420,7 @@ def write_scores(
     dtype = np.dtype(run.settings.dtype or A.dtype)
     table = Table(component_names(pca.n_components_), A.shape[0], dtype, samples)
     with ExitStack() as stack:
-        writes: list[Any] = [*more]
+        writes: list[Any] = []
         if "scores" in paths:
             file = stack.enter_context(outputs.part(paths["scores"]).open("wb"))
             write = stack.enter_context(WRITERS[paths["scores"].suffix[1:]](file, table))
@@ -430,9 +430,21 @@ def write_scores(
         rasters = score_rasters(pca) if "report" in paths else []
         news = score_rasters(pca) if rasters and run.projected is not None else []
         writes += [rastering(rasters, news, run.projected)] if rasters else []
-        if writes:
-            write_rows(pca.iter_scores(A, covariates=run.covariates), writes)
+        if writes or more:
+            write_rows(pca.iter_scores(A, covariates=run.covariates), [*more, _with_projected(run, writes)])
     return rasters, news
+
+
+def _with_projected(run: Run, writes: Sequence[Write]) -> Write:
+    def add(first: int, block: Any) -> None:
+        if run.projected is not None and run.projected_scores is not None:
+            here, start = run.projected[first : first + len(block)], np.count_nonzero(run.projected[:first])
+            block = block.copy()
+            block[here] = run.projected_scores[start : start + np.count_nonzero(here)]
+        for write in writes:
+            write(first, block)
+
+    return add
 
 
 def score_rasters(pca: Any) -> list[Any]:
@@ -447,6 +459,7 @@ def rastering(rasters: list[Any], news: list[Any], projected: Any) -> Write:
 
     def add(first: int, block: Any) -> None:
         late = None if projected is None else projected[first : first + len(block)]
+        block = block if late is None else np.nan_to_num(block)  # draw samples without scores at 0
         for raster in rasters:
             raster.add(block, late)
         for raster in news if late is not None else ():

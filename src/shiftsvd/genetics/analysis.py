@@ -18,7 +18,7 @@ from shiftsvd.extend.running import Outputs, Refused, Resources, Setting, Solver
 from shiftsvd.genetics import files as plink
 from shiftsvd.genetics.components import Patterson, SelectionScan, TracyWidom, patterson_scale, selection_scan
 from shiftsvd.genetics.extension import Chromosomes, MatchName, ProjectName, ScoresScale
-from shiftsvd.genetics.projection import Basis, Projection, Target
+from shiftsvd.genetics.projection import Basis, Projection, Target, scores_of_projected
 from shiftsvd.genetics.selection import Cohort, Filters, Selection, selected
 from shiftsvd.genetics.variants import Mask, Samples, Variants
 from shiftsvd.solvers import Solver
@@ -110,7 +110,7 @@ class GenotypePCA(Projects):
     eigenvalues : array of shape (k,)
         Eigenvalues of the relationship matrix ``Z Z^T / n_used``, where Z holds ``(g - 2p) / sqrt(2 p (1 - p))``.
     eigenvectors : array of shape (n_samples, k)
-        Eigenvectors, with norm 1 over the training samples.
+        Eigenvectors, with norm 1 over the training samples; NaN for projected samples with too few genotypes.
     loadings : array of shape (n_variants, k)
         Loadings, with norm 1; 0 for unused variants.
     explained_variance_ratio : array of shape (k,)
@@ -277,10 +277,14 @@ class GenotypeModel(PCA, Projects):
 
     @property
     def basis(self) -> Basis:
-        components = self.components_.astype(np.float64).T
-        used = patterson_scale(self.mean_)[1] if self.shift is not None else np.any(components != 0, axis=1)
-        scale = np.ones(len(used)) if self.scale_ is None else self.scale_
-        return Basis(self.variants_, used, self.mean_, scale, components, self.singular_values_.astype(np.float64))
+        return basis_of(self)
+
+
+def basis_of(pca: Any) -> Basis:
+    components = pca.components_.astype(np.float64).T
+    used = patterson_scale(pca.mean_)[1] if pca.shift is not None else np.any(components != 0, axis=1)
+    scale = np.ones(len(used)) if pca.scale_ is None else pca.scale_
+    return Basis(pca.variants_, used, pca.mean_, scale, components, pca.singular_values_.astype(np.float64))
 
 
 def rows_of_fit(pca: GenotypeModel, files: plink.Fileset) -> tuple[GenotypeModel, Cohort]:
@@ -380,9 +384,9 @@ def pca(
 
     Notes
     -----
-    A missing genotype is replaced by the mean of its variant; p is the allele frequency among genotypes that are not
-    missing. Monomorphic variants are removed. Variants in LD are not pruned by default; pass `indep_pairwise` to prune
-    them.
+    A missing genotype of a training sample is replaced by the mean of its variant; p is the allele frequency among
+    genotypes that are not missing. Other samples are projected as by default in `GenotypePCA.project`. Monomorphic
+    variants are removed. Variants in LD are not pruned by default; pass `indep_pairwise` to prune them.
 
     Passes: one for the frequencies, those of the solver (`Info.n_passes`), and one for the loadings. Removed variants
     are read once, for their frequencies.
@@ -415,7 +419,7 @@ def pca(
     n_used, n_left_out = int(used.sum()), cohort.removed.get("chromosomes", 0)
     return GenotypePCA(
         S**2 / n_used,
-        _all_eigenvectors(cohort, matrix, U, F, resources, stream),
+        _all_eigenvectors(cohort, matrix, U, F, resources),
         V,
         S**2 / matrix.total if matrix.total > 0 else np.zeros(k),
         p,
@@ -452,18 +456,16 @@ def _check_rank(cohort: Cohort, matrix: Patterson, k: Any) -> None:
     integer("k", k, 1, min(m - 1, n_used), f" for {m:,} samples x {n_used:,} variants in use of {name}")
 
 
-def _all_eigenvectors(
-    cohort: Cohort, matrix: Patterson, U: Panel, F: SVDResult, resources: Resources, stream: bool | None
-) -> Panel:
-    # Project the samples that are not training samples, with the means of the training samples in place of missing
-    # genotypes. This takes one read if there are such samples, and none otherwise.
+def _all_eigenvectors(cohort: Cohort, matrix: Patterson, U: Panel, F: SVDResult, resources: Resources) -> Panel:
+    # Project the samples that are not training samples: one read if there are such samples, and none otherwise.
     S, learned = F.S.astype(np.float64), cohort.learned
     if learned is None or learned.all():
         return U
-    Z = matrix.scaled(cohort.files.filled(matrix.mean).of_samples(~learned).operator(resources, stream))
-    lengths = np.where(S > np.finfo(np.float32).eps * S[0], S, np.inf)
+    V, variants = np.asarray(F.Vh.T, np.float64), cohort.files.variants
+    basis = Basis(variants, matrix.polymorphic, matrix.mean, matrix.scale, V, S)
+    scores = scores_of_projected(basis, cohort.files.of_samples(~learned), resources.memory_limit)
     out = np.empty((len(learned), len(S)))
-    out[learned], out[~learned] = U, Z.matmat(np.asarray(F.Vh.T)).astype(np.float64) / lengths
+    out[learned], out[~learned] = U, scores / np.where(basis.nonzero, S, 1)
     return out
 
 

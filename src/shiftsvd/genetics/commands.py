@@ -20,13 +20,13 @@ from shiftsvd.extend.files import n_missing
 from shiftsvd.extend.fits import BatchPCA, Observed
 from shiftsvd.extend.running import plural
 from shiftsvd.genetics import files as plink
-from shiftsvd.genetics.analysis import GenotypeModel, GenotypePCA, rows_of_fit
+from shiftsvd.genetics.analysis import GenotypeModel, GenotypePCA, basis_of, rows_of_fit
 from shiftsvd.genetics.components import Patterson, SelectionScan, TracyWidom, patterson_scale, selection_scan
 from shiftsvd.genetics.extension import ProjectName, ScoresScale
 from shiftsvd.genetics.figures import DRAWN, figures, write_png
 from shiftsvd.genetics.lists import LabelTable
 from shiftsvd.genetics.matching import n_ambiguous
-from shiftsvd.genetics.projection import Scores, Target
+from shiftsvd.genetics.projection import Scores, Target, scores_of_projected, warn_of_undetermined
 from shiftsvd.genetics.selection import OF_SAMPLES, Cohort, Filters, Selection, selected
 from shiftsvd.genetics.variants import Samples, Variants, autosomal, read_sample_column
 from shiftsvd.io import Names
@@ -223,9 +223,13 @@ class GenotypeHooks(cli.Hooks):
         if results or removed:
             run.document.update({"removed": removed} | results)
         if cohort.learned is not None:  # score all samples, also those that are not training samples
-            run.scored = self._operator(cohort.files.filled(pca.mean_))
+            assert isinstance(run.A, Operator)
+            means = run.A.moments().mean if pca.shift is None else pca.mean_
+            run.scored = self._operator(cohort.files.filled(means))
             if not cohort.learned.all():
                 run.projected, pca.learned = ~cohort.learned, cohort.learned
+                others = cohort.files.of_samples(~cohort.learned)
+                run.projected_scores = scores_of_projected(basis_of(pca), others, self.settings.memory)
         counts = cohort.removed.items()
         run.facts |= {f"{cli.option_of(name)} {self.filters[name]}": _removed(name, count) for name, count in counts}
         if "tracy_widom" in results:
@@ -296,6 +300,8 @@ class GenotypeHooks(cli.Hooks):
             yield f"{used}, {removed}"
 
     def footer(self, document: Mapping[str, Any]) -> Iterator[str]:
+        if document.get("genomic_inflation") is not None:
+            yield f"\nselection scan: genomic inflation factor {document['genomic_inflation']:.4g}"
         if (test := document.get("tracy_widom")) is None:
             return
         yield "\n" + _significant(test["p_values"], self.filters)
@@ -476,9 +482,7 @@ def _score_rows(groups: Iterator[Scores], factors: Any, width: int, file: str) -
         n_undetermined += int(np.isnan(scores).any(axis=1).sum())
         more = [] if errors is None else [errors * factors]
         yield first, np.column_stack([scores * factors, *more, n_present])[:, :width]
-    if n_undetermined:
-        without = f"{plural(n_undetermined, 'sample')} with too few variants of the model"
-        warnings.warn(f"{file}: the scores of {without} are NaN. Remove these samples.", stacklevel=2)
+    warn_of_undetermined(file, n_undetermined)
 
 
 _MATCHED: Final = {"flipped": "with swapped alleles", "complemented": "on the other strand", "by_name": "by name only"}
@@ -501,7 +505,7 @@ def _report_match(target: Target, quiet: bool) -> None:
     if found["ambiguous"] and as_in_fit and found["matched"] + found["ambiguous"] == n:
         print_message(
             "If this is the file of the fit, its scores differ from those of the fit, because ambiguous variants are "
-            "removed. Use --trust-ambiguous --project mean to compute the scores of the fit.",
+            "removed. Use --trust-ambiguous --project mean to compute the scores of its training samples.",
             quiet,
         )
     if found["matched"] < _MIN_MATCHED * n:

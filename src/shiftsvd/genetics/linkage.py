@@ -1,4 +1,4 @@
-"""Prune variants in LD, in windows that slide along each chromosome, as `plink2 --indep-pairwise` does."""
+"""Prune variants in LD, in windows that slide along each chromosome, as `plink --indep-pairwise` does."""
 
 from collections import deque
 from collections.abc import Iterator
@@ -43,7 +43,7 @@ class _LinkedPairs(NamedTuple):
 
 
 def pruned(files: Fileset, founders: Mask, windows: Windows, resources: Resources) -> Mask:
-    # plink2 --indep-pairwise: return a mask of the variants to keep, in one read (overlaps of blocks are read twice).
+    # plink --indep-pairwise: return a mask of the variants to keep, in one read (overlaps of blocks are read twice).
     # Of a pair above the r^2, remove the variant with the more frequent major allele (ties: the later variant). Order 1
     # (PLINK 1.9, and plink2 until November 2023) compares each variant of a window with the following variants, from
     # the start, until no pair is left. Order 2 (plink2 since then) compares once, from the end backwards. Correlations

@@ -12,8 +12,15 @@ def _used_as_frequent(settings: models.ByName, fitted: models.ByName) -> None:
     p = fitted["frequencies"][fitted["used"]]
     if np.any((p <= 0) | (p >= 1)):
         raise ValueError("frequencies of used variants must be between 0 and 1")
+    unknown = np.isnan(fitted["eigenvectors"]).any(axis=1) & fitted.get("learned", True)
+    models.must(not unknown.any(), "eigenvectors", "be finite for training samples", int(np.count_nonzero(unknown)))
     removed, unused = fitted.get("n_left_out", 0) + fitted.get("n_filtered", 0), np.count_nonzero(~fitted["used"])
     models.must(removed <= unused, "n_left_out + n_filtered", "not exceed the number of unused variants", removed)
+
+
+def _eigenvectors(name: str, value: Any, sizes: models.Sizes) -> None:
+    known = isinstance(value, np.ndarray) and value.dtype.kind == "f"
+    models.numbers("mk")(name, np.where(np.isnan(value), 0, value) if known else value, sizes)
 
 
 def _filters(name: str, value: Any, sizes: models.Sizes) -> None:
@@ -47,7 +54,7 @@ KINDS: Final = {
         "shiftsvd.genetics",
         {
             **models.same_check(models.numbers("k", least=0), "eigenvalues explained_variance_ratio"),
-            "eigenvectors": models.numbers("mk"),
+            "eigenvectors": _eigenvectors,
             "loadings": models.numbers("nk"),
             "frequencies": models.numbers("n", least=0, most=1),
             "samples": models.instance_of("Samples"),

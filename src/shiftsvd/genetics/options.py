@@ -24,6 +24,19 @@ def _limit(name: str, metavar: str, text: str) -> Any:
     return click.option(f"--{name}", type=kind, callback=_number, metavar=metavar, help=text)
 
 
+def _windows(ctx: click.Context, parameter: click.Parameter, value: Any) -> Any:
+    if value is None:
+        return None
+    window, step, r2 = value
+    try:
+        given = window, int(step), float(r2)
+    except ValueError:
+        raise click.BadParameter(
+            f"needs three values, WINDOW STEP R2, such as 50 5 0.2 or 200kb 1 0.2, got {' '.join(value)}."
+        ) from None
+    return checked_by("shiftsvd.genetics.selection:windows_of")(ctx, parameter, given)
+
+
 def _list(name: str, text: str) -> Any:
     return click.option(f"--{name}", type=_FILE, help=text)
 
@@ -59,7 +72,8 @@ OF_FIT: Final = (
         click.option(
             "--exclude-long-range",
             type=click.Choice(get_args(Build)),
-            help="Remove 24 human regions of long-range LD. Pass the genome build of the positions.",
+            help="Remove 24 human regions of long-range LD. Pass the genome build of the positions; lift files of "
+            "other builds over first.",
         ),
         _list("keep", f"Samples to keep: {_SAMPLES}"),
         _list("remove", f"Samples to remove: {_SAMPLES}"),
@@ -80,17 +94,17 @@ OF_FIT: Final = (
         ),
         click.option(
             "--indep-pairwise",
-            type=(str, int, float),
-            callback=checked_by("shiftsvd.genetics.selection:windows_of"),
+            type=(str, str, str),
+            callback=_windows,
             metavar="WINDOW STEP R2",
-            help="Prune variants in LD, as PLINK 1.9 does (as plink2 does with --indep-order 2): window size in "
-            "variants or kilobases (200kb), step in variants, and largest r^2, such as 50 5 0.2.",
+            help="Prune variants in LD, as PLINK does: window size in variants or kilobases (200kb), step in variants "
+            "(1 for kilobases), and largest r^2, such as 50 5 0.2.",
         ),
         click.option(
             "--indep-order",
             type=click.Choice(["1", "2"]),
-            help="Compare pairs for --indep-pairwise in the order of PLINK 1.9 (1) or of plink2 since November 2023 "
-            "(2).  [default: 1]",
+            help="Compare pairs for --indep-pairwise in the order of PLINK 1.9 and of plink2 until November 2023 (1), "
+            "or of plink2 since then (2).  [default: 1]",
         ),
         click.option("--tracy-widom", is_flag=True, help="Test each component for significance (Tracy-Widom)."),
         click.option(

@@ -1,5 +1,6 @@
 """Project new samples onto fitted components: least squares, OADP, and standard errors."""
 
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
@@ -9,7 +10,7 @@ import numpy as np
 
 from shiftsvd.extend.files import Places
 from shiftsvd.extend.operators import Panel, Vector
-from shiftsvd.extend.running import Refused, Setting, limit_of
+from shiftsvd.extend.running import Refused, Setting, limit_of, plural
 from shiftsvd.genetics.extension import MatchName, ProjectName
 from shiftsvd.genetics.files import Fileset
 from shiftsvd.genetics.matching import Match, matched
@@ -243,7 +244,7 @@ class Basis(NamedTuple):
 
 
 class Scores(NamedTuple):
-    """Scores ``V^T x`` of a group of samples that starts at index `first`; errors are None for method "mean"."""
+    """Scores ``V^T x`` of a group of samples that starts at index `first`, and standard errors if computed."""
 
     first: int
     scores: Panel
@@ -263,20 +264,31 @@ class Target:
     def of(cls, basis: Basis, files: Fileset, match: MatchName = "auto", trust_ambiguous: bool = False) -> "Target":
         found = matched(basis.variants, basis.used, files.variants, files.name, match, trust_ambiguous)
         if not len(found.here):
-            raise _no_common_variants(files.name, int(np.count_nonzero(basis.used)), found.counts)
+            known = (basis.variants, files.variants)
+            numbers = any(each.first.size and np.isin(each.first, _NUMBERS).all() for each in known)
+            raise _no_common_variants(files.name, int(np.count_nonzero(basis.used)), found.counts, numbers)
         return cls(basis, files, found)
+
+    @classmethod
+    def of_fit(cls, basis: Basis, files: Fileset) -> "Target":
+        # `files` has the variants of the basis, in the same order, and counts the same alleles.
+        here = np.flatnonzero(basis.used)
+        same = np.zeros(len(here), bool)
+        return cls(basis, files, Match(here, here, same, same, {"matched": len(here)}))
 
     @cached_property
     def segment(self) -> Places:
         return segments(self.basis.variants, self.basis.used)
 
-    def scores(self, method: ProjectName, memory_limit: int | str | None = None) -> Iterator[Scores]:
+    def scores(
+        self, method: ProjectName, memory_limit: int | str | None = None, errors: bool = True
+    ) -> Iterator[Scores]:
         m, k = self.files.shape[0], len(self.basis.lengths)
         half = (limit_of(memory_limit) or _DEFAULT_BYTES) // 2  # bytes: half for sums over samples, half for genotypes
         step = max(1, half // (8 * (_SAMPLE_MATRICES * k * k + (2 * N_SEGMENTS + 4) * (k + 1))))
         for lo in range(0, m, step):
             yield _scores(
-                self, slice(lo, min(lo + step, m)), min(_BLOCK_GENOTYPES, half // (8 * _BLOCK_COPIES)), method
+                self, slice(lo, min(lo + step, m)), min(_BLOCK_GENOTYPES, half // (8 * _BLOCK_COPIES)), method, errors
             )
 
     def projection(self, method: ProjectName, memory_limit: int | str | None) -> Projection:
@@ -308,7 +320,21 @@ class Target:
             first += source.shape[0]
 
 
-def _scores(target: Target, rows: slice, most: int, method: ProjectName) -> Scores:
+def scores_of_projected(basis: Basis, files: Fileset, memory_limit: int | str | None) -> Panel:
+    # Scores of the samples of the fit that are not training samples, as `project` computes them by default.
+    groups = Target.of_fit(basis, files).scores("lsq", memory_limit, errors=False)
+    scores = np.concatenate([group.scores for group in groups])
+    warn_of_undetermined(files.name, int(np.isnan(scores).any(axis=1).sum()))
+    return scores
+
+
+def warn_of_undetermined(file: str, count: int) -> None:
+    if count:
+        without = f"{plural(count, 'sample')} with too few variants of the model"
+        warnings.warn(f"{file}: the scores of {without} are NaN. Remove these samples.", stacklevel=3)
+
+
+def _scores(target: Target, rows: slice, most: int, method: ProjectName, with_errors: bool) -> Scores:
     basis, m = target.basis, rows.stop - rows.start
     k, n = int(np.count_nonzero(basis.nonzero)), int(np.count_nonzero(basis.used))
     products, squares, n_present = np.zeros((m, k)), np.zeros(m), np.zeros(m)
@@ -329,16 +355,17 @@ def _scores(target: Target, rows: slice, most: int, method: ProjectName) -> Scor
         return out
 
     if method == "mean" or not k:
-        return Scores(rows.start, whole(products), None if method == "mean" else whole(products), n_present)
+        known = with_errors and method != "mean"
+        return Scores(rows.start, whole(products), whole(products) if known else None, n_present)
     found = least_squares(as_symmetric(gram - missing_gram, k), products, squares, n_present)
     scores, covariance = found.scores, np.zeros((m, k, k))
-    if (some := n_present < n).any():
+    if with_errors and (some := n_present < n).any():
         covariance[some] = _covariance(target, rows, most, found, n_present)[some]
     if method == "oadp":
         share = np.maximum(n - k, 0) / (n_present[found.determined] - k)
         scores, covariance = _by_oadp(found, covariance, share, basis.lengths[basis.nonzero])
     errors = np.sqrt(np.maximum(np.einsum("mii->mi", covariance), 0))
-    return Scores(rows.start, whole(scores), whole(errors), n_present)
+    return Scores(rows.start, whole(scores), whole(errors) if with_errors else None, n_present)
 
 
 def _covariance(target: Target, rows: slice, most: int, found: LeastSquares, n_present: Vector) -> Panel:
@@ -363,11 +390,19 @@ def _by_oadp(found: LeastSquares, covariance: Panel, share: Vector, lengths: Vec
     return scores, moved
 
 
-def _no_common_variants(file: str, n: int, counts: dict[str, int]) -> Refused:
+_NUMBERS: Final = ("0", "1", "2", "3", "4", ".")  # alleles that are coded as numbers, or unknown
+
+
+def _no_common_variants(file: str, n: int, counts: dict[str, int], are_numbers: bool) -> Refused:
+    remedy = (
+        "write A, C, G and T in place of numbers with plink --update-alleles"
+        if are_numbers
+        else "use the same reference with plink2 --ref-from-fa"
+    )
     return Refused(
         f"{file} has no usable variants of the {n:,} in the model. {counts['absent']:,} are absent by position and "
         "name (if the genome builds differ, lift one of the files over, or use the same rsIDs). "
-        f"{counts['mismatched']:,} have different alleles (use the same reference with plink2 --ref-from-fa). "
+        f"{counts['mismatched']:,} have different alleles ({remedy}). "
         f"{counts['ambiguous']:,} are ambiguous, with alleles A/T or C/G (if both files use the same strand, pass ",
         *(Setting("trust_ambiguous", True), "). "),
         f"{counts['unclear']:,} have duplicate records or conflicting name and position.",

@@ -114,11 +114,11 @@ class Selection:
         Largest KING-robust kinship of two training samples. Other samples are projected. 0.0884 lies between the
         second and the third degree.
     indep_pairwise : (window, step, r2)
-        Prune variants in LD, as `plink2 --indep-pairwise` does: size of a window in variants (50) or kilobases
-        ("200kb"), step in variants (1 for kilobases), and largest r^2 of two variants in a window, among founders.
+        Prune variants in LD, as PLINK does: size of a window in variants (50) or kilobases ("200kb"), step in variants
+        (1 for kilobases), and largest r^2 of two variants in a window, among founders.
     indep_order : 1 or 2
-        Order of comparisons in `indep_pairwise`: 1 as in PLINK 1.9 and plink2 until November 2023, 2 as in plink2 since
-        then.
+        Order of comparisons in `indep_pairwise`: 1 as in PLINK 1.9 and in plink2 until November 2023, 2 as in plink2
+        since then.
 
     See Also
     --------
