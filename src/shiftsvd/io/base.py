@@ -10,9 +10,9 @@ import tokenize
 import zipfile
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from pathlib import Path
 from typing import IO, Any, Literal, NamedTuple, cast
@@ -152,6 +152,8 @@ class Opened:
         Whether the file is a table, from which `drop` can remove columns.
     notation : Notation or None
         Units of the columns of a table, and its column of row names.
+    annotations : mapping of str to sequence of str
+        Columns that describe samples or features, by the name of their data frame; `convert` does not write them.
 
     See Also
     --------
@@ -177,6 +179,7 @@ class Opened:
     unsaid: Sequence[Part] | None = None
     table: bool = False
     notation: Notation | None = None
+    annotations: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     @property
     def by_features(self) -> bool:
