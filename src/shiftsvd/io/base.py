@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 from pathlib import Path
-from typing import IO, Any, Literal, NamedTuple, cast
+from typing import IO, Any, Final, Literal, NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -120,6 +120,15 @@ class Features:
         alone = np.array([name != "" and counts[name] == 1 for name in own.tolist()], bool)
         others = np.where(own == "", self.names, own) if other is None else np.where(other == "", self.names, other)
         return np.where(alone, own, others)
+
+
+# A version is removed from ids of Ensembl only: ".12" belongs to symbols such as AC000123.12.
+VERSIONED_ID: Final = re.compile(r"(ENS[A-Z]*\d{5,})\.\d+(_PAR_Y)?")
+
+
+def without_version(name: str) -> str:
+    found = VERSIONED_ID.fullmatch(name)
+    return f"{found[1]}{found[2] or ''}" if found else name
 
 
 def _are_ids(names: Labels) -> bool:
