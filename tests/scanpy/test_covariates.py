@@ -273,7 +273,7 @@ def test_a_model_of_named_columns_takes_their_labels_and_never_their_order() -> 
     np.testing.assert_array_equal(several.transform(X, groups=obs[["site", "age", "donor"]]), want)
     np.testing.assert_array_equal(several.transform(X, groups=obs[["site", "donor"]], covariates=obs[["age"]]), want)
     for wrong in ({}, {"groups": obs["donor"]}, {"groups": obs[["donor", "age"]]}):
-        with pytest.raises(ValueError, match="groups must be a data frame with the columns 'age', 'donor', 'site'"):
+        with pytest.raises(ValueError, match="covariates must be a data frame with the columns 'age', 'donor', 'site'"):
             several.transform(X, **wrong)
     with pytest.raises(ValueError, match="groups must be the labels of 'donor', or a data frame with this column"):
         one.transform(X)

@@ -414,8 +414,9 @@ def _notify_unwritten(path: Path, opened: Opened) -> None:
 
 
 def _other_names(opened: Opened) -> list[str]:
-    have = {} if opened.features is None else {"ids": opened.features.ids, "symbols": opened.features.symbols}
-    return [kind for kind, own in have.items() if own is not None and not np.array_equal(own, opened.names.features)]
+    features, names = opened.features, np.asarray(opened.names.features)
+    have = {} if features is None else {"ids": features.ids, "symbols": features.symbols}
+    return [kind for kind, own in have.items() if own is not None and not np.array_equal(own, names)]
 
 
 def _refuse_matrix_options(path: Path, choices: Choices, **options: Any) -> None:

@@ -72,7 +72,7 @@ def with_same_ids(named: Sequence[Labels]) -> list[Labels]:
 
 
 def _other_names(opened: Sequence[Opened]) -> tuple[Part, ...]:
-    ids = ((each.features.ids, each.names.features) for each in opened if each.features is not None)
+    ids = ((each.features.ids, np.asarray(each.names.features)) for each in opened if each.features is not None)
     if all(own is None or np.array_equal(own, names) for own, names in ids):
         return ()
     return " If all files have ids of genes, use ", Setting("var_names", "gene_ids"), " to match these."

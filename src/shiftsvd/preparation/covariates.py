@@ -72,10 +72,12 @@ class Design:
         if not frames and groups is not None and alone:
             columns = {self.names[0]: unmasked("groups", groups, "give these rows a label of their own")}
         if not all(name in columns for name in self.names):
-            names = ", ".join(map(repr, self.names))
-            rule = f" must be the labels of {names}, or a data frame with this column" if alone else ""
-            rule = rule or f" must be a data frame with the columns {names}"
-            raise Refused(Setting("groups"), f"{rule}, which the fit regressed out.")
+            names, end = ", ".join(map(repr, self.names)), ", which the fit regressed out."
+            if alone:
+                raise Refused(
+                    Setting("groups"), f" must be the labels of {names}, or a data frame with this column", end
+                )
+            raise Refused(Setting("covariates"), f" must be a data frame with the columns {names}", end)
         return self.of(lambda name: np.asarray(columns[name]))
 
 
