@@ -65,7 +65,7 @@ def describe_anndata(
             "looks_like": kinds[key or "X"][1],
             "sampled": _extent(own, opened),
             "elements": {name: kind[1] for name, kind in kinds.items() if name != (key or "X")} or None,
-            "obsm": {name: _shape(tree.root[f"obsm/{name}"]) for name in _members(tree, "obsm")} or None,
+            "obsm": _embeddings(tree) or None,
             "gene_names": _kinds_of_names(opened.features),
             "mask": None if mask is None else f"{DEFAULT_MASK}, {mask}",
             "batches": [f"{each['name']} ({each['kind']})" for each in batches] or None,
@@ -87,10 +87,18 @@ def _members(tree: io.Tree, group: str) -> list[str]:
 def _elements(tree: io.Tree) -> list[str]:
     """Return the names of the matrices of cells by genes, X first, then `counts` among the layers."""
     layers = sorted(_members(tree, "layers"), key=lambda name: ("count" not in name.casefold(), name))
-    names = ["X", *(f"layers/{name}" for name in layers), "raw/X"]
+    names = ["X", *(f"layers/{name}" for name in layers), "raw/X", "raw.X"]
     return [
         name for name in names if name in tree.root and (io.is_array(tree.root[name]) or io.is_sparse(tree.root[name]))
     ]
+
+
+def _embeddings(tree: io.Tree) -> dict[str, str]:
+    node = tree.root.get("obsm")
+    if node is None or not io.is_array(node):
+        return {name: _shape(node[name]) for name in _members(tree, "obsm")}
+    fields = {name: node.dtype[name].shape for name in node.dtype.names or ()}  # layout of AnnData before 0.7
+    return {name: " x ".join(f"{size:,}" for size in (*node.shape, *more)) for name, more in fields.items()}
 
 
 def _shape(node: Any) -> str:

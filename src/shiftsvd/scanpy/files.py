@@ -17,6 +17,7 @@ _FRAMES = {
     "X": ("obs", "var"),
     "layers": ("obs", "var"),
     "raw": ("obs", "raw/var"),
+    "raw.X": ("obs", "raw.var"),  # layout of AnnData before 0.7
     "obsm": ("obs", None),
     "varm": ("var", None),
     "obsp": ("obs", "obs"),
