@@ -218,3 +218,13 @@ def test_the_layout_before_0_7_has_its_raw_counts_its_embeddings_and_names(tmp_p
     _, names = open_matrix(tmp_path / "old.h5ad", key="raw.X")
     assert names.samples.tolist() == [f"c{i}" for i in range(40)]
     assert names.features.tolist() == [f"g{j}" for j in range(6)]
+
+
+def test_an_index_of_ids_is_named_as_such(tmp_path: Path) -> None:
+    adata = of(C)
+    adata.var_names = [f"ENSG{j:011}.{j}" for j in range(adata.n_vars)]
+    path = written(tmp_path / "ids.h5ad", adata)
+    assert facts(path)["gene_names"] == ["gene_ids"]
+    assert facts(path)["notes"] == []  # no words
+    assert facts(path, "--var-names", "gene_ids")["gene_names"] == ["gene_ids"]
+    assert invoke("info", path, "--key", "layers/counts").stderr.rstrip().endswith("It has 1 matrix: 'X'. Use --key X.")

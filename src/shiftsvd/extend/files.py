@@ -12,6 +12,7 @@ from shiftsvd.io.base import (
     Names,
     Opened,
     Orient,
+    are_ids,
     bounded,
     bounded_lines,
     labels,

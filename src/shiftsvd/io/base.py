@@ -112,7 +112,7 @@ class Features:
                 return self.names
             return np.where(self.ids == "", self.names, self.ids)
         own, other = (self.ids, self.symbols) if kind == "gene_ids" else (self.symbols, self.ids)
-        if own is None and other is None and len(self.names) and _are_ids(self.names) == (kind == "gene_ids"):
+        if own is None and other is None and len(self.names) and are_ids(self.names) == (kind == "gene_ids"):
             return self.names
         if own is None:
             raise Refused("it has no such names. Remove ", Setting("var_names", kind), ".")
@@ -131,7 +131,7 @@ def without_version(name: str) -> str:
     return f"{found[1]}{found[2] or ''}" if found else name
 
 
-def _are_ids(names: Labels) -> bool:
+def are_ids(names: Labels) -> bool:
     # Most of them are ids of Ensembl.
     return 2 * sum(re.match(r"ENS[A-Z]*\d{5,}", name) is not None for name in names.tolist()) > len(names)
 

@@ -348,7 +348,7 @@ def _design(values: Any, m: int) -> Panel:
     C = np.asarray(unmasked("covariates", values))
     C = C[:, None] if C.ndim == 1 else C
     if C.ndim != 2 or C.dtype.kind not in "fciub" or len(C) != m or not C.shape[1]:
-        got = f"got {C.dtype} {np.shape(values)}. One-hot encode categories."
+        got = f"got {C.dtype} {np.shape(values)}. One-hot encode categories: pandas.get_dummies(values, dtype=float)."
         raise Refused(covariates, f" must be a numeric array of shape ({m}, p) or ({m},), {got}")
     C = C.astype(np.result_type(C, np.float64))
     if bad := int((~np.isfinite(C)).sum()):
