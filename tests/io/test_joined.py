@@ -73,6 +73,45 @@ def test_files_of_the_same_genes_are_joined_without_a_word_in_another_order_with
     np.testing.assert_array_equal(A @ np.eye(5), np.vstack([counts("a")] * 2))
 
 
+@pytest.mark.parametrize("join", ["inner", "outer"])
+def test_ids_that_differ_in_their_version_only_are_the_same_gene_if_one_gene_has_the_id(
+    join: Any, tmp_path: Path
+) -> None:
+    # Two genes of the second file have the last id: only the same version is the same gene.
+    named = [[f"ENSG0000{j}.{j}" for j in range(5)], [*(f"ENSG0000{j}" for j in (2, 0)), "ENSG00004.4", "ENSG00004.5"]]
+    paths = [tmp_path / "a.h5ad", tmp_path / "b.h5ad"]
+    for path, names, donor in zip(paths, named, "ab", strict=True):
+        adata = anndata.AnnData(sparse.csr_matrix(counts(donor)))
+        adata.obs_names, adata.var_names = [f"{donor}{i}" for i in range(9)], names
+        adata.var["marked"] = np.arange(len(names)) % 2 == 0
+        adata.write_h5ad(path)
+    with pytest.warns(Notice) as told:
+        A, found = open_matrix(paths, stack="rows", join=join)
+    assert "the versions of 2 ids differ from those of an earlier file" in str(told[0].message)
+    common = ["ENSG00000.0", "ENSG00002.2", "ENSG00004.4"]
+    assert found.features.tolist() == (common if join == "inner" else [*named[0], "ENSG00004.5"])
+    X = A @ np.eye(A.shape[1])
+    at = [found.features.tolist().index(name) for name in common]
+    np.testing.assert_array_equal(X[:9, at], counts("a")[:, [0, 2, 4]])
+    np.testing.assert_array_equal(X[9:, at], counts("b")[:, [1, 0, 2]])
+    how = ["--stack", "rows", "--join", join, "-k", "2", "--mask", "marked", "-o", str(tmp_path / "out")]
+    result = CliRunner().invoke(main, ["fit", *map(str, paths), *how])
+    assert "different values of 'ENSG00000.0' in the column 'marked'" in result.output
+
+
+def test_files_whose_ids_differ_in_their_version_only_keep_the_order(tmp_path: Path) -> None:
+    paths = [tmp_path / "a.h5ad", tmp_path / "b.h5ad"]
+    for path, version in zip(paths, ("", ".7"), strict=True):
+        adata = anndata.AnnData(sparse.csr_matrix(counts("a")))
+        adata.obs_names, adata.var_names = [f"{path}{i}" for i in range(9)], [f"g{j}" for j in range(5)]
+        adata.var["gene_ids"] = [f"ENSG0000{j}{version}" for j in range(5)]
+        adata.write_h5ad(path)
+    with pytest.warns(Notice, match="the versions of 5 ids differ"):
+        A, found = open_matrix(paths, stack="rows", join="inner", var_names="gene_ids")
+    np.testing.assert_array_equal(A @ np.eye(5), np.vstack([counts("a")] * 2))
+    assert found.features.tolist() == [f"ENSG0000{j}" for j in range(5)]
+
+
 def test_what_cannot_be_joined_is_refused_with_a_line(tmp_path: Path) -> None:
     paths = donors(tmp_path, ["csr"] * 3)
     for how in ({"stack": "columns", "join": "inner"}, {"stack": "rows", "join": "left"}):
@@ -192,7 +231,7 @@ def test_files_that_disagree_about_a_feature_without_a_name_are_refused(tmp_path
     for name, first in (("a", True), ("b", False)):
         var = pd.DataFrame({"used": [first, True]}, index=["", "g1"])
         anndata.AnnData(np.eye(2, dtype=np.float32), var=var).write_h5ad(tmp_path / f"{name}.h5ad")
-    stacked = annotations.MatrixOptions(stack="rows")
+    stacked = annotations.io.MatrixOptions(stack="rows")
     source = annotations.AnnotationSource([tmp_path / "a.h5ad", tmp_path / "b.h5ad"], stacked)
     with pytest.raises(annotations.Disagreement, match="have different values of '' in the column 'used'"):
         annotations.feature_column(source, "used")

@@ -246,6 +246,16 @@ def test_a_fit_is_that_of_the_file_it_was_converted_from(tmp_path):
     assert CliRunner().invoke(main, ["estimate", str(path), "-k", "3"]).exit_code == 0
 
 
+def test_convert_names_the_columns_that_it_drops(tmp_path):
+    anndata = pytest.importorskip("anndata")
+    adata = anndata.AnnData(counts().astype(np.float32))
+    adata.obs["donor"], adata.var["means"], adata.var["highly_variable"] = "a", 0.5, True
+    adata.write_h5ad(tmp_path / "a.h5ad")
+    with pytest.warns(Notice, match="these columns: donor of obs; highly_variable, means of var"):
+        convert(tmp_path / "a.h5ad", tmp_path / "a.bpcells")
+    convert(tmp_path / "a.bpcells", tmp_path / "b.h5ad")  # without columns: no notice
+
+
 def test_only_an_own_folder_is_replaced(tmp_path):
     np.save(tmp_path / "a.npy", counts().toarray())
     path = folder(tmp_path / "a.bpcells", counts(3))

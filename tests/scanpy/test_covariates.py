@@ -1,6 +1,7 @@
 """`shiftsvd.scanpy` with columns of obs regressed out, and new cells that lack genes."""
 
 import warnings
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from shiftsvd.runs.messages import Notice
 from shiftsvd.scanpy import pca, project
 from tests.support.cells import CELLS, GENES, MASK, Dense, annotated, assert_alike, counts, design, known, logs
 
-anndata = pytest.importorskip("anndata")
+anndata, pandas = pytest.importorskip("anndata"), pytest.importorskip("pandas")
 pytestmark = pytest.mark.filterwarnings(
     "ignore:The 'future.infer_string' option is deprecated", "ignore:The entries look like raw counts"
 )
@@ -273,9 +274,30 @@ def test_a_model_of_named_columns_takes_their_labels_and_never_their_order() -> 
     np.testing.assert_array_equal(several.transform(X, groups=obs[["site", "age", "donor"]]), want)
     np.testing.assert_array_equal(several.transform(X, groups=obs[["site", "donor"]], covariates=obs[["age"]]), want)
     for wrong in ({}, {"groups": obs["donor"]}, {"groups": obs[["donor", "age"]]}):
-        with pytest.raises(ValueError, match="groups must be a data frame with the columns 'age', 'donor', 'site'"):
+        with pytest.raises(ValueError, match="covariates must be a data frame with the columns 'age', 'donor', 'site'"):
             several.transform(X, **wrong)
     with pytest.raises(ValueError, match="groups must be the labels of 'donor', or a data frame with this column"):
         one.transform(X)
     with pytest.raises(ValueError, match=r"regresses out donor.*without --groups"):
         one.influence(X)
+
+
+def test_numbers_in_another_unit_than_those_of_the_fit_are_told(tmp_path: Path) -> None:
+    m = 60
+    obs = pandas.DataFrame({"pct": np.linspace(0.0, 30.0, m), "batch": ["a", "b"] * (m // 2)})
+    X = np.random.default_rng(0).random((m, 5))
+    design = Design.learn(("pct",), ("batch",), lambda name: obs[name].to_numpy())
+    model = ss.PCA(2, shift=ss.Covariates()).fit(X, covariates=design.of(lambda name: obs[name].to_numpy()))
+    model.design_ = design
+    model.save(tmp_path / "model.safetensors")
+    model = ss.load_model(tmp_path / "model.safetensors", ss.PCA)
+    for unit in (0.01, 20.0):  # fractions; per mille, or so
+        low, high = (f"{unit * each:.3g}" for each in (0.0, 30.0))
+        with pytest.warns(Notice, match=f"'pct' is from {low} to {high} in these rows, and from 0 to 30 in the fit"):
+            model.transform(X, covariates=obs.assign(pct=unit * obs["pct"]))
+    with pytest.warns(Notice, match="'pct' is from 31 to 61"):
+        model.transform(X, covariates=obs.assign(pct=obs["pct"] + 31))
+    model.transform(X[:3], covariates=obs.iloc[:3])  # a few small ones are no other unit
+    model.transform(X, covariates=obs.assign(pct=0.5 * obs["pct"]))
+    model.design_ = replace(design, ranges=())  # of an older file
+    model.transform(X, covariates=obs.assign(pct=0.01 * obs["pct"]))

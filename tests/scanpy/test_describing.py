@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from scipy import sparse
 
+from shiftsvd.io import open_matrix
 from tests.support.cells import CELLS, GENES, annotated, counts, logs, written
 from tests.support.commands import invoke
 from tests.support.tenx import write_folder
@@ -197,3 +198,33 @@ def test_the_matrix_is_not_read_whole(tmp_path: Path, monkeypatch: pytest.Monkey
     assert "n_missing       not counted\n" in invoke("info", path).stdout
     assert found["sampled"] == "256 of 2,000 cells"
     assert 0 < max(read) <= 64
+
+
+def test_the_layout_before_0_7_has_its_raw_counts_its_embeddings_and_names(tmp_path: Path) -> None:
+    h5py = pytest.importorskip("h5py")
+    X = sparse.csr_array(np.random.default_rng(0).poisson(1.0, (40, 6)).astype(np.float32))
+    with h5py.File(tmp_path / "old.h5ad", "w") as file:
+        file["X"] = X.toarray() - 1
+        file["obs"] = np.array([(f"c{i}", i % 3) for i in range(40)], [("index", "S3"), ("batch", "i4")])
+        file["var"] = file["raw.var"] = np.array([(f"g{j}",) for j in range(6)], [("index", "S2")])
+        file["obsm"] = np.zeros(40, [("X_pca", "f4", (5,)), ("X_umap", "f8", (2,))])
+        for part in ("data", "indices", "indptr"):
+            file[f"raw.X/{part}"] = getattr(X, part)
+        file["raw.X"].attrs["h5sparse_format"], file["raw.X"].attrs["h5sparse_shape"] = b"csr", X.shape
+    found = facts(tmp_path / "old.h5ad")
+    assert found["elements"]["raw.X"].startswith("counts: integers")
+    assert found["obsm"] == {"X_pca": "40 x 5", "X_umap": "40 x 2"}
+    assert "--key raw.X" in found["command"]
+    _, names = open_matrix(tmp_path / "old.h5ad", key="raw.X")
+    assert names.samples.tolist() == [f"c{i}" for i in range(40)]
+    assert names.features.tolist() == [f"g{j}" for j in range(6)]
+
+
+def test_an_index_of_ids_is_named_as_such(tmp_path: Path) -> None:
+    adata = of(C)
+    adata.var_names = [f"ENSG{j:011}.{j}" for j in range(adata.n_vars)]
+    path = written(tmp_path / "ids.h5ad", adata)
+    assert facts(path)["gene_names"] == ["gene_ids"]
+    assert facts(path)["notes"] == []  # no words
+    assert facts(path, "--var-names", "gene_ids")["gene_names"] == ["gene_ids"]
+    assert invoke("info", path, "--key", "layers/counts").stderr.rstrip().endswith("It has 1 matrix: 'X'. Use --key X.")

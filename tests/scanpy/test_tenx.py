@@ -215,7 +215,8 @@ def test_several_files_and_conversions_take_the_same(tmp_path: Path) -> None:
         A, names = open_matrix([folder, file], stack="rows")
     np.testing.assert_array_equal(dense(A), np.vstack([X[:, :GENES]] * 2))
     np.testing.assert_array_equal(names.features, NAMES[:GENES])
-    convert(folder, tmp_path / "one.h5ad", feature_types="Antibody Capture")
+    with pytest.warns(Notice, match="these columns: ids of features"):
+        convert(folder, tmp_path / "one.h5ad", feature_types="Antibody Capture")
     np.testing.assert_array_equal(dense(open_matrix(tmp_path / "one.h5ad")[0]), X[:, 12:15])
 
 

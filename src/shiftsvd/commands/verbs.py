@@ -200,7 +200,8 @@ def estimate() -> None:
 )
 def convert() -> None:
     """OUT has the layout of AnnData: rows are samples, and sparse data are compressed by rows (CSR). Names of samples
-    and features are kept. A matrix larger than --memory is converted block by block.
+    and features are kept; a notice names columns that are not. A matrix larger than --memory is converted block by
+    block.
     """
 
 

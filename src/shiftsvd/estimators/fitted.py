@@ -165,8 +165,8 @@ class FittedPCA(features.Components):
             Rows with the features of the fit; sparse X stays sparse. One pass.
         groups, covariates : array, optional
             Groups and covariates of these rows, as in `fit`; group means and coefficients are those of the training
-            data. For models that the command fitted with ``--groups`` or ``--covariates``, `groups` is the labels of
-            the single column, or a data frame with all of these columns.
+            data. For models that the command fitted with ``--groups`` or ``--covariates``, `covariates` is a data frame
+            with all of these columns, or `groups` the labels of the single one.
 
         Returns
         -------

@@ -6,11 +6,13 @@ from shiftsvd.backends.source import OnTop, RowSource
 from shiftsvd.backends.validation import sound_structure
 from shiftsvd.io.base import (
     PIPED,
+    VERSIONED_ID,
     Features,
     Labels,
     Names,
     Opened,
     Orient,
+    are_ids,
     bounded,
     bounded_lines,
     labels,
@@ -19,12 +21,13 @@ from shiftsvd.io.base import (
     plausible_shape,
     reading,
     refuse_key,
+    without_version,
 )
 from shiftsvd.io.convert import Block, creating, mark, write_frame
 from shiftsvd.io.formats.market import comments, read_matrix, unsaid
 from shiftsvd.io.opening import MatrixOptions, held_or_streamed, listed, of_types, operator_of, read_file, read_files
 from shiftsvd.io.sniff import format_of, split_element
-from shiftsvd.io.stacking import several, stacked
+from shiftsvd.io.stacking import several, stacked, with_same_ids
 from shiftsvd.io.storage.hdf5 import check_texts
 from shiftsvd.io.storage.tree import (
     Column,

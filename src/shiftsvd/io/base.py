@@ -10,12 +10,12 @@ import tokenize
 import zipfile
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from pathlib import Path
-from typing import IO, Any, Literal, NamedTuple, cast
+from typing import IO, Any, Final, Literal, NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -112,7 +112,7 @@ class Features:
                 return self.names
             return np.where(self.ids == "", self.names, self.ids)
         own, other = (self.ids, self.symbols) if kind == "gene_ids" else (self.symbols, self.ids)
-        if own is None and other is None and len(self.names) and _are_ids(self.names) == (kind == "gene_ids"):
+        if own is None and other is None and len(self.names) and are_ids(self.names) == (kind == "gene_ids"):
             return self.names
         if own is None:
             raise Refused("it has no such names. Remove ", Setting("var_names", kind), ".")
@@ -122,7 +122,16 @@ class Features:
         return np.where(alone, own, others)
 
 
-def _are_ids(names: Labels) -> bool:
+# A version is removed from ids of Ensembl only: ".12" belongs to symbols such as AC000123.12.
+VERSIONED_ID: Final = re.compile(r"(ENS[A-Z]*\d{5,})\.\d+(_PAR_Y)?")
+
+
+def without_version(name: str) -> str:
+    found = VERSIONED_ID.fullmatch(name)
+    return f"{found[1]}{found[2] or ''}" if found else name
+
+
+def are_ids(names: Labels) -> bool:
     # Most of them are ids of Ensembl.
     return 2 * sum(re.match(r"ENS[A-Z]*\d{5,}", name) is not None for name in names.tolist()) > len(names)
 
@@ -152,6 +161,8 @@ class Opened:
         Whether the file is a table, from which `drop` can remove columns.
     notation : Notation or None
         Units of the columns of a table, and its column of row names.
+    annotations : mapping of str to sequence of str
+        Columns that describe samples or features, by the name of their data frame; `convert` does not write them.
 
     See Also
     --------
@@ -177,6 +188,7 @@ class Opened:
     unsaid: Sequence[Part] | None = None
     table: bool = False
     notation: Notation | None = None
+    annotations: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     @property
     def by_features(self) -> bool:

@@ -18,9 +18,9 @@ from scipy.sparse import coo_array, csr_array, issparse
 from shiftsvd.backends.blocked import cut
 from shiftsvd.backends.source import RowSource
 from shiftsvd.backends.validation import sound_structure
-from shiftsvd.errors import Refused, Setting, refuse
+from shiftsvd.errors import Refused, Setting, few, refuse
 from shiftsvd.extend import Decoder, merged
-from shiftsvd.io.base import Labels, Orient, optional
+from shiftsvd.io.base import Labels, Opened, Orient, optional
 from shiftsvd.io.choices import NOTHING, Choices
 from shiftsvd.io.location import located
 from shiftsvd.io.opening import FeatureTypes, held_bytes, read_files
@@ -30,7 +30,7 @@ from shiftsvd.io.storage.hdf5 import ErrorKeepingFile
 from shiftsvd.io.storage.tree import row_edges
 from shiftsvd.names import VarNamesName, resolve
 from shiftsvd.runs.memory import limit_of
-from shiftsvd.runs.messages import external_files
+from shiftsvd.runs.messages import external_files, notice
 from shiftsvd.runs.outputs import Outputs, kind_of, local
 
 # --- the layout of AnnData, written block by block, in HDF5 or Zarr ---
@@ -298,7 +298,7 @@ def convert(
 
     In the layout of AnnData, samples are rows; sparse matrices become a CSR group, others an array in chunks of rows.
     In that of BPCells, samples are columns; counts are packed, and other values are stored as they are. Names of
-    samples and features are kept.
+    samples and features are kept; a notice names columns that are not.
 
     Only `convert` reads files of variants: a fit would decode them again in each pass.
 
@@ -375,6 +375,7 @@ def convert(
         opened = read_files([path_in], memory_limit, choices, **where)
         flip = opened.by_features
         shape = opened.matrix.shape[::-1] if flip else opened.matrix.shape
+        _notify_unwritten(path_in, opened)
         with _written(path_in, outputs, path_out) as part:
             blocks = _blocks(opened.matrix, flip, memory_limit, part.parent)
             with closing(blocks):
@@ -401,6 +402,21 @@ def _decode(
     decoded.parent.mkdir()
     decode(path_in, decoded, key, memory_limit)
     convert(decoded, part, memory_limit=memory_limit, compression=compression)
+
+
+def _notify_unwritten(path: Path, opened: Opened) -> None:
+    columns = opened.annotations or {"features": _other_names(opened)}
+    if left := [f"{few(names)} of {frame}" for frame, names in columns.items() if names]:
+        notice(
+            f"{path}: only the matrix and its names are written. A fit of the new file has no mask, groups or ids from "
+            f"these columns: {'; '.join(left)}."
+        )
+
+
+def _other_names(opened: Opened) -> list[str]:
+    features, names = opened.features, np.asarray(opened.names.features)
+    have = {} if features is None else {"ids": features.ids, "symbols": features.symbols}
+    return [kind for kind, own in have.items() if own is not None and not np.array_equal(own, names)]
 
 
 def _refuse_matrix_options(path: Path, choices: Choices, **options: Any) -> None:

@@ -1,5 +1,6 @@
 """Several files as one matrix, matched by the names of samples or features."""
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import chain
@@ -11,7 +12,7 @@ import numpy as np
 from shiftsvd.backends.entries import Among, SomeColumns, SomeRows
 from shiftsvd.backends.source import HeldRows, OnTop, RowSource, SideBySide, bytes_of
 from shiftsvd.errors import Part, Refused, Setting, few
-from shiftsvd.io.base import Labels, Opened, Orient, bounded, labels, reading
+from shiftsvd.io.base import Labels, Opened, Orient, bounded, labels, reading, without_version
 from shiftsvd.io.sniff import split_element
 from shiftsvd.runs.memory import parse_bytes
 from shiftsvd.runs.messages import notice
@@ -24,9 +25,14 @@ Index = dict[str, int]
 def common_features(
     paths: Sequence[Path], opened: Sequence[Opened], join: Join, memory_limit: int | str | None
 ) -> list[Opened]:
-    named = [_named(path, each) for path, each in zip(paths, opened, strict=True)]
-    if all(np.array_equal(names, named[0]) for names in named):
+    own = [_named(path, each) for path, each in zip(paths, opened, strict=True)]
+    if all(np.array_equal(names, own[0]) for names in own):
         return list(opened)
+    named = with_same_ids(own)
+    if n := sum(int(np.count_nonzero(names != known)) for names, known in zip(named, own, strict=True)):
+        notice(f"{several(paths)}: the versions of {n:,} ids differ from those of an earlier file, and are ignored.")
+    if all(np.array_equal(names, named[0]) for names in named):
+        return [replace(each.with_features(named[0]), features=None) for each in opened]
     places = [_places(path, names) for path, names in zip(paths, named, strict=True)]
     every = dict.fromkeys(chain.from_iterable(places))
     common = [name for name in every if all(name in known for known in places)]
@@ -50,8 +56,24 @@ def common_features(
     return found
 
 
+def with_same_ids(named: Sequence[Labels]) -> list[Labels]:
+    """Replace ids by those of the first file that has them in any version, unless several features of a file do."""
+    bare = [[without_version(name) for name in names.tolist()] for names in named]
+    repeated = {key for keys in bare for key, n in Counter(keys).items() if n > 1}
+    first: dict[str, str] = {}
+    for keys, names in zip(bare, named, strict=True):
+        first = dict(zip(keys, names.tolist(), strict=True)) | first
+    for key in repeated:
+        del first[key]
+    return [
+        np.array([first.get(key, name) for key, name in zip(keys, names.tolist(), strict=True)], dtype=np.str_)
+        for keys, names in zip(bare, named, strict=True)
+    ]
+
+
 def _other_names(opened: Sequence[Opened]) -> tuple[Part, ...]:
-    if not any(each.features is not None and each.features.ids is not None for each in opened):
+    ids = ((each.features.ids, np.asarray(each.names.features)) for each in opened if each.features is not None)
+    if all(own is None or np.array_equal(own, names) for own, names in ids):
         return ()
     return " If all files have ids of genes, use ", Setting("var_names", "gene_ids"), " to match these."
 

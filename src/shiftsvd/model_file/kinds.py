@@ -238,7 +238,8 @@ def _info(name: str, value: Info, sizes: Sizes) -> None:
 def _design(name: str, value: Design, sizes: Sizes) -> None:
     labelled = len(value.names) == len(value.sizes) and min(value.sizes, default=0) >= 0
     fits = labelled and sum(value.sizes) == len(value.levels) and value.width == sizes.get("p")
-    must(fits, name, f"have labels for the {sizes.get('p', 'known')} columns of the regression", value)
+    ranged = len(value.ranges) in (0, 2 * value.sizes.count(0))
+    must(fits and ranged, name, f"have labels for the {sizes.get('p', 'known')} columns of the regression", value)
 
 
 def _distinct(name: str, value: Any, sizes: Sizes) -> None:

@@ -15,9 +15,11 @@ from shiftsvd.numerics.powers import check_size
 from shiftsvd.operators import LowRank, Operator, Panel, repeated
 from shiftsvd.preparation.shifts import Learned, Learning
 from shiftsvd.runs.memory import beyond, limit_of
+from shiftsvd.runs.messages import notice
 
 Column = npt.NDArray[Any]  # numbers, truth values, or objects: labels
 Lookup = Callable[[str], Column]  # a column by its name
+_OTHER_UNIT, _MANY = 10, 20  # ratio of largest values, as of fractions and percentages; rows in which it is no chance
 
 
 @dataclass(frozen=True)
@@ -27,6 +29,7 @@ class Design:
     names: tuple[str, ...]
     sizes: tuple[int, ...]  # labels of each column; 0 for numbers
     levels: tuple[str, ...] = ()  # the labels of all columns, one after another
+    ranges: tuple[float, ...] = ()  # least and largest of each numeric column in the fit; empty in older files
 
     @classmethod
     def learn(cls, covariates: Sequence[str], groups: Sequence[str], column: Lookup) -> "Design":
@@ -35,7 +38,7 @@ class Design:
         if twice := [name for j, name in enumerate(names) if name in names[:j]]:
             what = Setting("covariates"), " and ", Setting("groups")
             raise Refused(*what, f" must be different columns, got {twice[0]!r} twice")
-        sizes, levels = [], list[str]()
+        sizes, levels, ranges = [], list[str](), list[float]()
         for name in names:
             values = column(name)
             known = sorted(set(_texts(name, values))) if name in groups or values.dtype == object else []
@@ -46,20 +49,23 @@ class Design:
                 )
             sizes.append(len(known))
             levels += known
-        return cls(names, tuple(sizes), tuple(levels))
+            ranges += () if known else _range(_numbers(name, values))
+        return cls(names, tuple(sizes), tuple(levels), tuple(ranges))
 
     @property
     def width(self) -> int:
         return sum(max(size, 1) for size in self.sizes)
 
     def of(self, column: Lookup) -> Panel:
-        parts, first = list[Panel](), 0
+        parts, first, ranges = list[Panel](), 0, iter(zip(self.ranges[::2], self.ranges[1::2], strict=True))
         for name, size in zip(self.names, self.sizes, strict=True):
             values = column(name)
             _affordable(len(values), self.width, "covariates")
             known = self.levels[first : first + size]
             parts.append(_one_hot(repr(name), _texts(name, values), known) if size else _numbers(name, values))
             first += size
+            if not size and (fitted := next(ranges, None)) is not None:
+                _notify_range(name, parts[-1], fitted)
         return np.concatenate(parts, axis=1)
 
     def of_rows(self, groups: Any, covariates: Any) -> Any:
@@ -72,10 +78,12 @@ class Design:
         if not frames and groups is not None and alone:
             columns = {self.names[0]: unmasked("groups", groups, "give these rows a label of their own")}
         if not all(name in columns for name in self.names):
-            names = ", ".join(map(repr, self.names))
-            rule = f" must be the labels of {names}, or a data frame with this column" if alone else ""
-            rule = rule or f" must be a data frame with the columns {names}"
-            raise Refused(Setting("groups"), f"{rule}, which the fit regressed out.")
+            names, end = ", ".join(map(repr, self.names)), ", which the fit regressed out."
+            if alone:
+                raise Refused(
+                    Setting("groups"), f" must be the labels of {names}, or a data frame with this column", end
+                )
+            raise Refused(Setting("covariates"), f" must be a data frame with the columns {names}", end)
         return self.of(lambda name: np.asarray(columns[name]))
 
 
@@ -103,6 +111,21 @@ def _numbers(name: str, values: Column) -> Panel:
             f"{name!r} must be finite, got NaN or infinity in {bad:,} of {len(numbers):,} rows. Fill them."
         )
     return numbers[:, None]
+
+
+def _range(numbers: Panel) -> tuple[float, float]:
+    return float(numbers.min()), float(numbers.max())
+
+
+def _notify_range(name: str, numbers: Panel, fitted: tuple[float, float]) -> None:
+    """Log a notice if the numbers are outside those of the fit, or so small that they may have another unit."""
+    if not len(numbers):
+        return
+    (low, high), size = _range(numbers), max(map(abs, fitted))
+    smaller = len(numbers) >= _MANY and 0 < _OTHER_UNIT * max(abs(low), abs(high)) < size
+    if low > fitted[1] or high < fitted[0] or max(abs(low), abs(high)) > _OTHER_UNIT * size or smaller:
+        of_fit = f"from {fitted[0]:.3g} to {fitted[1]:.3g} in the fit"
+        notice(f"{name!r} is from {low:.3g} to {high:.3g} in these rows, and {of_fit}. Check its unit.")
 
 
 def _affordable(m: int, width: int, what: str) -> None:
@@ -346,7 +369,7 @@ def _design(values: Any, m: int) -> Panel:
     C = np.asarray(unmasked("covariates", values))
     C = C[:, None] if C.ndim == 1 else C
     if C.ndim != 2 or C.dtype.kind not in "fciub" or len(C) != m or not C.shape[1]:
-        got = f"got {C.dtype} {np.shape(values)}. One-hot encode categories."
+        got = f"got {C.dtype} {np.shape(values)}. One-hot encode categories: pandas.get_dummies(values, dtype=float)."
         raise Refused(covariates, f" must be a numeric array of shape ({m}, p) or ({m},), {got}")
     C = C.astype(np.result_type(C, np.float64))
     if bad := int((~np.isfinite(C)).sum()):

@@ -243,6 +243,9 @@ def feature_column(source: AnnotationSource, name: str) -> tuple[io.Column, io.L
         names = [labels for _, labels in found if labels is not None]
         parts = [values for values, _ in found]
         return np.concatenate(parts), np.concatenate(names) if len(names) == len(found) else None
+    if all(labels is not None for _, labels in found):
+        named = io.with_same_ids([labels for _, labels in found if labels is not None])
+        found = [(values, labels) for (values, _), labels in zip(found, named, strict=True)]
     known: dict[Any, Any] = {}
     for path, (values, labels) in zip(source.paths, found, strict=True):
         own = dict(zip(range(len(values)) if labels is None else labels.tolist(), values.tolist(), strict=True))

@@ -34,9 +34,9 @@ def describe_tenx(path: Path, opened: io.Opened, key: str | None, memory_limit: 
     samples = _samples(opened)
     kind = _kind(samples, logged=False)
     facts: dict[str, Any] = {"looks_like": kind[1], "sampled": _extent(samples, opened)}
-    facts |= {"gene_names": _kinds_of_names(opened.features)}
+    facts |= {"gene_names": _kinds_of_names(opened)}
     settings = _settings(kind[0], opened.names.features, None, samples)
-    return facts | {"notes": _of_words(kind[0], opened.features), "settings": settings}
+    return facts | {"notes": _of_words(kind[0], opened), "settings": settings}
 
 
 def describe_anndata(
@@ -65,19 +65,21 @@ def describe_anndata(
             "looks_like": kinds[key or "X"][1],
             "sampled": _extent(own, opened),
             "elements": {name: kind[1] for name, kind in kinds.items() if name != (key or "X")} or None,
-            "obsm": {name: _shape(tree.root[f"obsm/{name}"]) for name in _members(tree, "obsm")} or None,
-            "gene_names": _kinds_of_names(opened.features),
+            "obsm": _embeddings(tree) or None,
+            "gene_names": _kinds_of_names(opened),
             "mask": None if mask is None else f"{DEFAULT_MASK}, {mask}",
             "batches": [f"{each['name']} ({each['kind']})" for each in batches] or None,
             "columns": columns,
         }
-        return facts | {"notes": [*_notes(batches), *_of_words(kinds[best][0], opened.features)], "settings": settings}
+        return facts | {"notes": [*_notes(batches), *_of_words(kinds[best][0], opened)], "settings": settings}
 
 
-def _kinds_of_names(features: io.Features | None) -> list[str] | None:
+def _kinds_of_names(opened: io.Opened) -> list[str] | None:
     """Return the values of --var-names that the file has names for."""
+    features, names = opened.features, opened.names.features
     have = {} if features is None else {"gene_symbols": features.symbols, "gene_ids": features.ids}
-    return [kind for kind, names in have.items() if names is not None] or None
+    kinds = [kind for kind, own in have.items() if own is not None]
+    return kinds or (["gene_ids"] if names is not None and io.are_ids(names) else None)
 
 
 def _members(tree: io.Tree, group: str) -> list[str]:
@@ -87,10 +89,18 @@ def _members(tree: io.Tree, group: str) -> list[str]:
 def _elements(tree: io.Tree) -> list[str]:
     """Return the names of the matrices of cells by genes, X first, then `counts` among the layers."""
     layers = sorted(_members(tree, "layers"), key=lambda name: ("count" not in name.casefold(), name))
-    names = ["X", *(f"layers/{name}" for name in layers), "raw/X"]
+    names = ["X", *(f"layers/{name}" for name in layers), "raw/X", "raw.X"]
     return [
         name for name in names if name in tree.root and (io.is_array(tree.root[name]) or io.is_sparse(tree.root[name]))
     ]
+
+
+def _embeddings(tree: io.Tree) -> dict[str, str]:
+    node = tree.root.get("obsm")
+    if node is None or not io.is_array(node):
+        return {name: _shape(node[name]) for name in _members(tree, "obsm")}
+    fields = {name: node.dtype[name].shape for name in node.dtype.names or ()}  # layout of AnnData before 0.7
+    return {name: " x ".join(f"{size:,}" for size in (*node.shape, *more)) for name, more in fields.items()}
 
 
 def _shape(node: Any) -> str:
@@ -226,8 +236,8 @@ def _notes(batches: list[dict[str, Any]]) -> list[str]:
     return [f"{few(names)} {may}: {groups}, and {ranks}."]
 
 
-def _of_words(kind: str, features: io.Features | None) -> list[str]:
-    if kind != _COUNTS or _kinds_of_names(features):
+def _of_words(kind: str, opened: io.Opened) -> list[str]:
+    if kind != _COUNTS or _kinds_of_names(opened):
         return []
     return ["The command is for cells. For counts of words, use --preprocess tfidf --shift none."]
 

@@ -8,14 +8,16 @@ from typing import Any, Final, NamedTuple
 
 from shiftsvd.extend import files as io
 from shiftsvd.extend.running import Refused, Setting
-from shiftsvd.scanpy.gene_names import features_of_var
+from shiftsvd.scanpy.gene_names import IDS, SYMBOLS, features_of_var
 
 GENES: Final = "Gene Expression"  # 10x's feature type of genes
+_USED: Final = ("highly_variable", *IDS, *SYMBOLS)
 # Data frames with the names of the rows and the columns of each element.
 _FRAMES = {
     "X": ("obs", "var"),
     "layers": ("obs", "var"),
     "raw": ("obs", "raw/var"),
+    "raw.X": ("obs", "raw.var"),  # layout of AnnData before 0.7
     "obsm": ("obs", None),
     "varm": ("var", None),
     "obsp": ("obs", "obs"),
@@ -42,7 +44,14 @@ def element(tree: io.Tree, key: str | None) -> io.Opened:
     rows, columns = (_names(tree, frame, size) for frame, size in zip(frames, sizes, strict=True))
     features = _features_of_var(tree, frames[1], columns)
     columns = columns if features is None else features.labels()
-    return io.Opened(source, rows, columns, transposed=by_columns, features=features)
+    annotations = {} if None in frames else {str(name): _annotations(tree, str(name)) for name in frames}
+    return io.Opened(source, rows, columns, transposed=by_columns, features=features, annotations=annotations)
+
+
+def _annotations(tree: io.Tree, frame: str) -> list[str]:
+    """Return the columns of a data frame, first those that a fit uses unasked."""
+    names = io.column_names(tree.root[frame]) if frame in tree.root else []
+    return sorted(names, key=lambda name: _USED.index(name) if name in _USED else len(_USED))
 
 
 def frames_of(key: str | None) -> tuple[str | None, str | None]:

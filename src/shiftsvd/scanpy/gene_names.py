@@ -1,6 +1,5 @@
 """Match genes of two data sets by their ids, and by their symbols where an id is unknown."""
 
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -8,7 +7,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
-from shiftsvd.extend.files import Features, Labels, Places, labels
+from shiftsvd.extend.files import VERSIONED_ID, Features, Labels, Places, labels, without_version
 from shiftsvd.extend.running import Refused, Setting, few, plural
 
 # Columns of var with ids and with symbols, in order of preference; scanpy writes the first ones.
@@ -18,8 +17,6 @@ SYMBOLS: Final = (
     *("gene_short_name", "hgnc_symbol"),
 )
 TYPES: Final = "feature_types"  # the column of var with the feature type
-# A version is removed from ids of Ensembl only: ".12" belongs to symbols such as AC000123.12.
-_VERSIONED: Final = re.compile(r"(ENS[A-Z]*\d{5,})\.\d+(_PAR_Y)?")
 _AMBIGUOUS: Final = -2
 _FEWEST: Final = 3  # genes with the same id and other symbols that show that ids of two files are of different kinds
 
@@ -46,7 +43,7 @@ def names_of_var(
     if symbols is None:
         return ids, names
     return np.where(
-        differs | [_VERSIONED.match(f"{name}.0") is not None for name in names.tolist()], names, ""
+        differs | [VERSIONED_ID.match(f"{name}.0") is not None for name in names.tolist()], names, ""
     ), symbols
 
 
@@ -151,7 +148,8 @@ def matched(model: Genes, file: Genes) -> Match:
     model_ids, file_ids = model.certain_ids, file.certain_ids
     by_ids = [each.keys(each.known.ids) for each in (model, file)]
     by_symbols = [each.keys(each.known.symbols) for each in (model, file)]
-    for step, (theirs, own) in enumerate((by_ids, [[_bare(key) for key in keys] for keys in by_ids], by_symbols)):
+    by_bare = [[without_version(key) for key in keys] for keys in by_ids]
+    for step, (theirs, own) in enumerate((by_ids, by_bare, by_symbols)):
         in_model, in_file = _unique(theirs), _unique(own)
         for j in np.flatnonzero(places < 0).tolist():
             i = in_model.get(own[j]) if own[j] else None
@@ -198,11 +196,6 @@ def _unique(keys: list[str]) -> dict[str, int]:
 def _is_numbered(key: str, known: dict[str, int]) -> bool:
     base, dash, number = key.rpartition("-")  # as var_names_make_unique of AnnData numbers them
     return bool(dash) and number.isdigit() and base in known
-
-
-def _bare(key: str) -> str:
-    found = _VERSIONED.fullmatch(key)
-    return f"{found[1]}{found[2] or ''}" if found else key
 
 
 def _check_kinds(model: Genes, file: Genes, places: Places) -> None:

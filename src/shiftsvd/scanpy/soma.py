@@ -55,7 +55,9 @@ def read(
         source = SomaRows(path, where, _dtype(path, array), cells, frame.joined, sparse, memory_limit, files)
         io.plausible_shape(source.name, source.shape, memory_limit)
         features = features_of_var(path, names, frame.columns, frame.read, memory_limit)
-        return io.Opened(source, samples, names if features is None else features.labels(), features=features)
+        columns = {"obs": _Frame(path, experiment.obs, None).others("obs"), "var": frame.others("var")}
+        names = names if features is None else features.labels()
+        return io.Opened(source, samples, names, features=features, annotations=columns)
 
 
 def obs_columns(path: Path, memory_limit: int | str | None) -> list[str]:
@@ -165,6 +167,9 @@ class _Frame:
         column = self._values(name).column(name)
         dictionary = io.optional("pyarrow", "soma").types.is_dictionary(column.type)
         return np.asarray(column.to_pandas().astype(object) if dictionary else column.to_pandas())
+
+    def others(self, frame: str) -> list[str]:
+        return [name for name in self.columns if name not in _INDEX[frame]]
 
     def names(self, frame: str, memory_limit: int | str | None) -> io.Labels:
         found = next((name for name in _INDEX[frame] if name in self.columns), None)

@@ -253,7 +253,9 @@ class Tree:
 
     def find(self, key: str) -> Any:
         if is_array(self.root) or key not in self.root:
-            raise Refused(f"{self.path} has no {key!r}. It has {self.content()}. Select one with ", Setting("key"), ".")
+            keys = self.matrices()
+            use = ("Use ", Setting("key", keys[0])) if len(keys) == 1 else ("Select one with ", Setting("key"))
+            raise Refused(f"{self.path} has no {key!r}. It has {self.content()}. ", *use, ".")
         return self.root[key]
 
     def matrix(self, key: str) -> tuple[RowSource, bool]:
