@@ -2908,6 +2908,22 @@ FAULTS = (
         "commands/test_embedding.py",
         "commands",
     ),
+    fault(
+        "columns of booleans of an old AnnData",
+        "scanpy/annotations.py",
+        'new.dtype.kind in "fiub" else',
+        'new.dtype.kind in "fiu" else',
+        "scanpy/test_command.py",
+        "scanpy",
+    ),
+    fault(
+        "complex factors of rows on a device",
+        "backends/device/arrays.py",
+        "dtype = np.result_type(self.dtype, factors)\n        return self._new(self.arrays.in_dtype(self.x, dtype) * self.arrays.column",
+        "dtype = self.dtype\n        return self._new(self.arrays.in_dtype(self.x, dtype) * self.arrays.column",
+        "backends/device/test_panels.py",
+        "backends",
+    ),
 )
 
 # An extension takes its faults and its tests with it.
