@@ -238,6 +238,14 @@ def test_a_gram_without_weights_serves_every_solver_and_scaled_rows(solver) -> N
     assert_close(Plainly(D).gram(np.eye(12), roots), D.T @ (roots[:, None] * D), 1e-10)
 
 
+def test_weights_of_scaled_rows_are_those_of_each_call() -> None:
+    D, roots = values((9, 4)), np.linspace(0.5, 2, 9)
+    A = ss.operators.Scaled(ss.as_operator(D), roots)
+    for weights in (np.ones(9), np.linspace(1, 2, 9)):
+        weights.flags.writeable = False  # such weights are kept
+        assert_close(A.gram(np.eye(4), weights), D.T @ ((weights * roots**2)[:, None] * D), 1e-10)
+
+
 def test_a_gram_of_any_arguments_is_left_as_it_is() -> None:
     def gram(self, *args):
         return args

@@ -211,3 +211,12 @@ def test_products_in_double_precision_of_a_file_in_single_precision_are() -> Non
     A = DiskRows(Held(X))
     assert A.costs.eps == np.finfo(np.float32).eps
     np.testing.assert_allclose(generic.matmat_in_double(A, V), X.astype(np.float64) @ V, atol=100 * EPS)
+
+
+def test_passes_of_a_second_fit_are_expected_beside_those_of_the_first() -> None:
+    events: list[Event] = []
+    with listening(events.append):
+        for _ in range(2):
+            begun = len(events)
+            ss.svd(DiskRows(Held(sparse_rows(), 1000)), 3, solver="gram", rng=0)
+            assert events[begun].total == events[begun].done + events[0].total

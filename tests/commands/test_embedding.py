@@ -76,12 +76,12 @@ def test_cosines_of_a_file_beyond_the_memory_are_read_in_blocks(home: Path) -> N
 
 def test_trivial_coordinates_are_kept_first(home: Path) -> None:
     np.save("two.npy", np.kron(np.eye(2), np.ones((5, 5))))
-    result = done(
-        "embed", "two.npy", "--affinity", "precomputed", "--keep-first", "-k", 2, "-o", "out", "--scores", "npy"
-    )
+    line = "embed two.npy --affinity precomputed --keep-first -k 2 -o out --scores npy --dtype float32"
+    result = done(*line.split())
     assert "The graph has 2 connected components (5, 5 nodes). The first 2 coordinates are constant" in result.stderr
     assert "2 connected components" in result.stdout
-    assert np.count_nonzero(np.load("out/scores.npy")) == 10
+    Z = np.load("out/scores.npy")
+    assert (np.count_nonzero(Z), Z.dtype) == (10, np.float32)
     result = done("embed", "two.npy", "--affinity", "precomputed", "-k", 2)
     assert "Use --keep-first to begin with coordinates that are constant" in result.stderr
     assert "two.npy: 10 nodes" in result.stdout

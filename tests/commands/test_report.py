@@ -634,7 +634,7 @@ def test_settings_and_facts_are_short() -> None:
     assert report.shown(np.zeros((3, 4))) == "3 × 4 numbers"
     assert report.shown((10000, 3)) == "10,000 × 3"
     assert report.shown(None) == "none"
-    assert report.shown(True) == "yes"
+    assert (report.shown(True), report.shown(np.False_)) == ("yes", "no")
     assert len(report.shown("x" * 5000)) == 500
     assert report.number(None) == report.percent(None) == "–"
     shares = {0.5: "50.00", 1.234e-6: "0.00012", 9.1e-7: "0.000091", 0.999997: "99.99970", 1.0: "100.00", 0.0: "0.00"}

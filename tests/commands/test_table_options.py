@@ -373,6 +373,11 @@ def test_a_row_is_no_total_where_it_may_be_a_sample(tmp_path: Path) -> None:
         assert len(dense(text(tmp_path, "a,b\n" + rows if "," in rows else "a\n" + rows))[0]) == rows.count("\n")
 
 
+def test_a_name_with_the_word_total_and_a_number_is_a_sample(tmp_path: Path) -> None:
+    names = dense(text(tmp_path, "who,a,b\nx,1,2.5\ny,3,4\nPlot total 3,9,1\n"))[1].samples
+    assert names.tolist() == ["x", "y", "Plot total 3"]
+
+
 def test_totals_above_the_last_row_are_refused_until_one_says_what_they_are(tmp_path: Path) -> None:
     path = text(tmp_path, "who,a\nTotal,6\nx,1\ny,1\nz,3\n")
     assert "1 row may be totals: 'Total' (row 2)" in refusal(path)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from scipy.linalg import polar, qr
-from scipy.sparse import block_diag, coo_array, csc_array, csr_array, diags_array, random_array
+from scipy.sparse import block_diag, coo_array, csc_array, csr_array, csr_matrix, diags_array, random_array
 from scipy.sparse.csgraph import connected_components
 from scipy.sparse.linalg import aslinearoperator
 from sklearn.base import clone
@@ -330,10 +330,10 @@ def test_containers_and_number_types_give_the_same_numbers(kind: Any, container:
 def test_a_graph_that_is_taken_as_samples_causes_a_notice() -> None:
     values = np.random.default_rng(0).random((30, 30))
     W = csr_array(values + values.T)
-    with pytest.warns(
-        UserWarning, match=r"its rows are taken as samples\. If it is a graph, use affinity=.precomputed.\."
-    ):
-        ss.SpectralEmbedding(2, drop_first=False, random_state=0).fit(W)
+    said = r"its rows are taken as samples\. If it is a graph, use affinity=.precomputed.\."
+    for graph_of in (csr_array, csr_matrix):
+        with pytest.warns(UserWarning, match=said):
+            ss.SpectralEmbedding(2, drop_first=False, random_state=0).fit(graph_of(W))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         for X in (W.toarray(), W[:, :-1], csr_array(W + diags_array([np.arange(1.0, W.shape[0])], offsets=[1]))):
@@ -501,6 +501,9 @@ def test_powers_of_densities_do_not_depend_on_the_scale(scale: float) -> None:
     assert np.allclose(two.transform(scale * W), two.embedding_)
     with pytest.raises(ValueError, match="divides affinities by powers of densities that leave"):
         ss.DiffusionMap(2, alpha=1e4).fit(W)
+    W[0, 1] = W[1, 0] = 1e-148  # the least becomes too small, the largest does not become too large
+    with pytest.raises(ValueError, match="divides affinities by powers of densities that leave"):
+        ss.DiffusionMap(2, alpha=5).fit(W)
 
 
 @pytest.mark.filterwarnings("ignore:The graph has")

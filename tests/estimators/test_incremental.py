@@ -76,6 +76,7 @@ def test_names_files_and_memory(tmp_path):
     assert list(ipca.feature_names_in_[:2]) == ["pixel0", "pixel1"]
     ipca.partial_fit(frame[:10])
     assert (ipca.n_samples_seen_, ipca.batch_size_) == (1807, 100)
+    assert ss.IncrementalPCA(3).fit(frame).batch_size_ == 5 * 64
     assert list(ipca.feature_names_in_[:2]) == ["pixel0", "pixel1"]
     np.save(tmp_path / "X.npy", X)
     A, _ = open_matrix(tmp_path / "X.npy", stream=True)

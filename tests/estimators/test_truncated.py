@@ -107,6 +107,13 @@ def test_a_share_takes_the_fewest_components():
     assert len(svd.singular_values_) == np.searchsorted(squares / squares[-1], 0.9, side="right") + 1
 
 
+def test_a_second_fit_without_a_transformation_forgets_the_first():
+    X = np.abs(data())
+    svd, plain = (ss.TruncatedSVD(3, preprocess=how, warn_mean=False, random_state=0).fit(X) for how in ("sqrt", None))
+    again = svd.set_params(preprocess=None).fit(X)
+    np.testing.assert_array_equal(again.transform(X), plain.transform(X))
+
+
 def test_frames_and_precision_are_kept():
     X = data()
     frame = pd.DataFrame(X, columns=[f"gene {j}" for j in range(X.shape[1])])

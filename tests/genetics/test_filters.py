@@ -208,7 +208,7 @@ def test_files_name_samples_and_variants(messy: Path, tmp_path: Path) -> None:
     assert names(chosen(messy, keep=alone))[1] == ["p3", "p4"]
     assert chosen(messy, keep=alone).absent == {"keep": 1}
     assert names(chosen(messy, keep=file("head", "#FID\tIID", "f0\tp1")))[1] == ["p1"]
-    assert names(chosen(messy, keep=file("short", "#IID", "p1", "p2"), remove=["p2"]))[1] == ["p1"]
+    assert names(chosen(messy, keep=file("short", "#IID\tSEX", "p1\t1", "p2\t2"), remove=["p2"]))[1] == ["p1"]
     assert len(names(chosen(messy, remove=both))[1]) == 158
     assert names(chosen(messy, keep=[("f0", "p1"), ("f0", "p3")]))[1] == ["p1"]  # p3 is in another family
     assert len(names(chosen(messy, remove=file("empty", ""), exclude=[]))[1]) == 160

@@ -254,6 +254,7 @@ def test_integers_booleans_decimals_and_halves_are_numbers(tmp_path: Path) -> No
     opened = table.read(tmp_path / "a.parquet", None, None)
     assert opened.matrix.dtype == np.float64
     np.testing.assert_array_equal(dense(opened), np.repeat([[0], [1]], len(columns), axis=1))
+    assert open_matrix(tmp_path / "a.parquet", stream=True)[0].shape == (2, len(columns))
 
 
 def test_text_that_a_csv_says_of_its_columns_is_named_in_the_error(tmp_path: Path) -> None:

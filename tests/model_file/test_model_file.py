@@ -190,6 +190,8 @@ def test_describe_says_what_is_in_the_file(tmp_path: Path) -> None:
     }
     assert said["settings"]["n_components"] == 2
     assert said["tensors"]["components_"] == {"dtype": "float64", "shape": [2, 9]}
+    ss.PCA(2, preprocess=ss.transforms.Select([0, 3, 4])).fit(data()).save(path, force=True)
+    assert describe(path)["provenance"]["n_features"] == 9
 
 
 def test_the_same_fit_gives_the_same_file_whatever_it_cost(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from shiftsvd.numerics.bounds import (
     HALVINGS,
     NEIGHBOURS,
+    Ritz,
     at_most,
     combined_sines,
     groups,
@@ -19,6 +20,7 @@ from shiftsvd.numerics.bounds import (
     rounding_bounds,
     value_bounds,
     vector_bounds,
+    worst_of_group,
 )
 from tests.support.matrices import EPS, Array
 
@@ -401,3 +403,8 @@ def test_zeros_are_right_where_what_is_left_of_them_is_rounding() -> None:
     found = relative_errors(S, rho, np.array([0.0, 1e-16, 1e-3, 0.0]), 1e-12)
     assert found[:2].tolist() == [0, 0]
     assert np.all(found[2:] == np.inf)
+
+
+def test_the_worst_residual_of_a_value_is_that_of_its_own_group() -> None:
+    ritz = Ritz(np.array([9.0, 5.0, 4.9, 1.0]), np.diag([0.2, 0.1, 0.3, 0.0]), 3, 0.0)
+    np.testing.assert_array_equal(worst_of_group(ritz), [0.2, 0.3, 0.3])

@@ -53,7 +53,9 @@ def test_a_warning_from_the_outermost_line_is_no_error() -> None:
     assert messages._depth(frame, ("",)) < 1000  # all lines are of the library: the outermost one is named
 
 
-@pytest.mark.parametrize("solver", [ss.RandomizedSVD(n_iter=0, certify=True), ss.ShiftedRandomizedSVD(certify=True)])
+@pytest.mark.parametrize(
+    "solver", [*(ss.RandomizedSVD(n_iter=n, certify=True) for n in (0, 4)), ss.ShiftedRandomizedSVD(certify=True)]
+)
 def test_what_is_not_certified_is_named_with_a_remedy(solver: ss.solvers.Solver) -> None:
     with pytest.warns(
         UserWarning, match=r"not certified: .* components did not converge: 1-5 .* bounded by .* n_iter .* solver="
@@ -61,6 +63,8 @@ def test_what_is_not_certified_is_named_with_a_remedy(solver: ss.solvers.Solver)
         F = solver(ss.as_operator(noise()), 5, 0)
     assert len(told) == 1
     assert F.info.converged is False
+    near = F.info.missed_below is not None and F.info.missed_below <= 1.05 * F.S[-1]
+    assert ("may have been missed" in str(told[0].message)) != near
 
 
 def test_what_is_certified_warns_of_nothing() -> None:

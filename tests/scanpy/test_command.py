@@ -340,8 +340,7 @@ def test_estimate_is_of_what_a_fit_takes(tmp_path: Path) -> None:
         assert json.loads(result.stdout)["features"] == n
 
 
-@pytest.mark.long
-@pytest.mark.parametrize("version", ["0.7", "0.6"])
+@pytest.mark.parametrize("version", ["0.7", pytest.param("0.6", marks=pytest.mark.long)])
 def test_columns_are_read_as_older_versions_wrote_them(version: str, tmp_path: Path) -> None:
     h5py = pytest.importorskip("h5py")
     what = known()

@@ -178,6 +178,8 @@ def test_an_array_with_a_mask_is_the_object_with_the_mask() -> None:
         pca(adata, 3, preprocess=how)
         Z = pca(sparse.csr_array(X), 3, preprocess=how, mask_var=MASK)
         np.testing.assert_allclose(Z, adata.obsm["X_pca"], atol=1e-4 * np.abs(Z).max())
+    few = np.arange(len(MASK)) < 5
+    assert pca(sparse.csr_array(X), preprocess=how, mask_var=few).shape[1] == 4  # one less than there are genes
 
 
 def test_what_cannot_be_is_refused() -> None:

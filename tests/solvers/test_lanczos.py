@@ -231,7 +231,14 @@ def test_settings_that_cannot_be_are_refused(settings) -> None:
 
 @pytest.mark.parametrize("block_size", [1, 3, 16, 40])
 @pytest.mark.parametrize("max_basis", [None, 1, 70])
-def test_any_block_and_any_basis_give_the_same_values(block_size: int, max_basis: int | None) -> None:
+def test_any_block_and_any_basis_give_the_same_values(block_size: int, max_basis: int | None, monkeypatch) -> None:
+    extend = Factorization.extend
+
+    def within(basis: Factorization, W: np.ndarray) -> None:
+        extend(basis, W)
+        assert basis.suspended is not None or basis.size + basis.width <= basis.columns
+
+    monkeypatch.setattr(Factorization, "extend", within)
     X = with_values((400, 250), S)
     F = ss.BlockLanczos(1e-8, block_size, max_basis)(ss.as_operator(X), 12, 0)
     assert F.info.converged

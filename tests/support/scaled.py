@@ -61,5 +61,7 @@ def same_bits(F: ss.SVDResult, G: ss.SVDResult, power: int) -> None:
     assert np.array_equal(np.asarray(F.U), np.asarray(G.U))
     assert np.array_equal(np.asarray(F.Vh), np.asarray(G.Vh))
     assert (F.info.converged, F.info.n_passes) == (G.info.converged, G.info.n_passes)
+    missed = F.info.missed_below
+    assert (None if missed is None else np.ldexp(missed, -power)) == G.info.missed_below
     if G.info.value_errors is not None:
         assert np.array_equal(F.info.value_errors, G.info.value_errors)

@@ -367,6 +367,11 @@ def test_fields_whose_squares_are_no_numbers_are_refused(call: Any, times: float
             call(field() * times, 2, standardize=standardize)
 
 
+def test_fields_whose_squares_are_numbers_have_modes() -> None:
+    large, usual = (pca(field() * times, 2).singular_values for times in (1e140, 1))
+    np.testing.assert_allclose(large / 1e140, usual, rtol=1e-6)
+
+
 @pytest.mark.long
 def test_the_commands_do_without_xarray() -> None:
     script = "import sys, shiftsvd.xarray.commands; print('xarray' in sys.modules)"
@@ -485,8 +490,12 @@ def test_xeofs_and_eofs_give_the_same(chunks: dict[str, int] | None) -> None:
 def test_what_a_file_has_beside_the_field_is_named() -> None:
     da = field()
     data = da.to_dataset(name="sst").assign(lat_bnds=(("lat", "side"), np.zeros((LATITUDES, 2))))
-    with pytest.raises(ValueError, match=r"got bounds of coordinates: lat_bnds\. Select one field with data\['sst'\]"):
-        pca(data, 2)
+    named = data.rename(lat_bnds="edges")
+    named.lat.encoding["bounds"] = "edges"  # as xarray decodes it with decode_coords="all"
+    for each, edges in ((data, "lat_bnds"), (named, "edges")):
+        rule = rf"got bounds of coordinates: {edges}\. Select one field with data\['sst'\]"
+        with pytest.raises(ValueError, match=rule):
+            pca(each, 2)
     radians = da.assign_coords(lat=("lat", np.deg2rad(da.lat.values), {"units": "radian"}))
     with pytest.raises(ValueError, match=r"has the units 'radian'\. Convert it to degrees"):
         pca(radians, 2, weights="coslat")

@@ -140,7 +140,9 @@ def test_files_in_blocks_of_rows_are_read_in_the_tasks(name: str, tmp_path: Path
     np.testing.assert_allclose(found.singular_values_, want.singular_values_, rtol=1e-10)
     np.testing.assert_allclose(found.components_, want.components_, atol=ANGLE)
     assert A.costs.stored == stored.costs.stored
-    source = (stored if name != "T.npy" else stored.H).source
+    rows = stored if name != "T.npy" else stored.H
+    source = rows.source
+    assert on_workers(rows.in_blocks_for(10_000)).memory_limit == 10_000
     there = pickle.loads(pickle.dumps(source))  # as it comes to another process
     np.testing.assert_array_equal(toarray(there.read(0, 30)), toarray(source.read(0, 30)))
     assert len(pickle.dumps(source)) < X.nbytes / 4

@@ -104,6 +104,7 @@ def test_functions_of_panels_give_there_what_they_give_on_the_host(
         assert_close(panels.on_host(found), wanted, eps)
     assert_close(panels.on_host(B * np.arange(4.0)), b * np.arange(4.0), eps)
     assert_close(panels.on_host(np.arange(50.0)[:, None] * B), np.arange(50.0)[:, None] * b, 50 * eps)
+    assert (np.arange(50.0)[:, None] * B).dtype == np.result_type(b, float)
     Q, R = orth.qr(B)
     assert_close(panels.on_host(Q @ R), b, eps)
     held = panels.empty_columns(B, 6, b.dtype)
