@@ -184,8 +184,8 @@ class BlockLanczos(Solver):
         n, (block, _, columns, _), reads = min(A.shape), self.shape(k, A), self._reads(A, k)
         whole = -(-n // block) + 1  # passes until the basis spans the whole space, and the last reading
         least = min(-(-k // block) + constants.QUICKEST, whole)
-        slower = 1 + np.log10(TOL / max(self.tol, A.costs.gram_eps)) / constants.DIGITS
-        noise = round((constants.NOISE + constants.RESTARTED * k / block) * (n / block) ** (1 / 3) * max(slower, 1))
+        slower = 1 + np.log10(TOL / np.clip(self.tol, A.costs.gram_eps, TOL)) / constants.DIGITS
+        noise = round((constants.NOISE + constants.RESTARTED * k / block) * (n / block) ** (1 / 3) * slower)
         most = max(noise, round(self._model_passes(A, k)) // reads)
         return least * reads, max(
             least, min(most, whole + constants.MEASURING_PASSES) if columns == n else most
