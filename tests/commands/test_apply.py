@@ -228,6 +228,26 @@ def test_a_direction_that_would_be_lost_is_refused_however_few_features_are_abse
     assert "Fit a model with at most 1 component, or on the features that both data sets have." in result.stderr
 
 
+@pytest.mark.parametrize("missing", ["mean", "em"])
+def test_transform_counts_missing_values_and_names_samples_without_any(missing: str, tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    lines = [f"s{i},{a:.3f},{b:.3f},{'xy'[i % 2]},on time" for i, (a, b) in enumerate(rng.standard_normal((30, 2)))]
+    (tmp_path / "X.csv").write_text("\n".join(["id,a,b,c,note", *lines]) + "\n")
+    more = ("--drop", "note", "--missing", missing, *(("--penalty", 1) if missing == "em" else ()))
+    done("fit", tmp_path / "X.csv", "-k", 1, "--one-hot", "c", *more, "-q", "--no-report", "-o", tmp_path / "out")
+    model = tmp_path / "out" / "model.safetensors"
+    (tmp_path / "new.csv").write_text("id,a,b,c,note\nn1,1,,x,\nn2,,,,late\nn3,2,1,y,\nn4,3,1,,\n")
+    said = done("transform", model, tmp_path / "new.csv", "-o", tmp_path / "a.csv").stderr
+    assert "new.csv: 5 missing values (41.7%)" in said  # the indicators of c are one column
+    assert "warning: " in said
+    assert "new.csv: 1 sample has no values, and the scores of the means: n2." in said
+    assert abs(pd.read_csv(tmp_path / "a.csv", index_col=0).loc["n2", "PC1"]) < 1e-9
+    (tmp_path / "new.csv").write_text("id,a,b,c\nn1,1,2,x\n")
+    said = done("transform", model, tmp_path / "new.csv", "-o", tmp_path / "b.csv").stderr
+    assert "missing value" not in said
+    assert "no values" not in said
+
+
 def test_influence_names_the_sample_without_which_a_component_turns(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     X = rng.standard_normal((60, 5)) * [9, 5, 1, 1, 1]

@@ -17,7 +17,7 @@ import numpy as np
 from shiftsvd.algebra.generic import row_blocks
 from shiftsvd.backends.validation import named
 from shiftsvd.commands.hooks import Hooks, first_answer, hooks_of
-from shiftsvd.commands.mixed import labels_of
+from shiftsvd.commands.mixed import fields_of, labels_of
 from shiftsvd.commands.options import check_files, print_message, typed
 from shiftsvd.commands.settings import Settings, table_format
 from shiftsvd.commands.tables import Block, Table, component_names, format_named, write_rows
@@ -37,11 +37,12 @@ from shiftsvd.io.formats.cells import NO_CLASS
 from shiftsvd.io.formats.text import is_utf8
 from shiftsvd.io.location import Location
 from shiftsvd.io.opening import open_chosen, read_whole
-from shiftsvd.missing.gaps import Observed
+from shiftsvd.missing.gaps import Gaps, Observed
 from shiftsvd.missing.opening import open_with_gaps
 from shiftsvd.names import resolve
 from shiftsvd.operators import Operator
 from shiftsvd.runs.memory import peak_bytes
+from shiftsvd.runs.messages import warn
 from shiftsvd.runs.outputs import Outputs, refuse
 from shiftsvd.runs.progress import progress
 
@@ -71,10 +72,27 @@ def transform(settings: Settings) -> None:
         pca, A, names = _opened(pca, settings, hooks)
         dtype = np.dtype(settings.dtype or A.dtype)
         table = Table(component_names(pca.n_components_), A.shape[0], dtype, names.samples)
+        if isinstance(A, Gaps):
+            _tell_missing(A, names, _choices(pca, settings), settings)
         C = first_answer(each.covariates(pca) for each in hooks)
         made, features = (table, pca.iter_scores(A, covariates=C)), names.features
     with named(features), progress(settings.progress, settings.quiet) as listen, listening(listen):
         _write(made[0], made[1], settings)
+
+
+def _tell_missing(A: Gaps, names: Names, choices: Choices, settings: Settings) -> None:
+    """Print the number of missing values of new samples, as `fit` does, and name samples without any value."""
+    fields = fields_of(names.features, A.shape[1], choices)
+    W = np.isin(np.arange(A.shape[1]), fields).astype(np.float64)[:, None]
+    absent = np.concatenate([A.absent(W, rows)[:, 0] for rows in A.row_blocks()])
+    if n_missing := round(float(absent.sum())):
+        share = n_missing / (len(absent) * len(fields))
+        print_message(f"{settings.file}: {plural(n_missing, 'missing value')} ({share:.1%})", settings.quiet)
+    empty = np.flatnonzero(np.round(absent) == len(fields))
+    if len(empty):
+        called = few(f"row {i + 1:,} (counted from 1)" if names.samples is None else names.samples[i] for i in empty)
+        which = f"{plural(len(empty), 'sample')} {'has' if len(empty) == 1 else 'have'} no values"
+        warn(f"{settings.file}: {which}, and the scores of the means: {called}.")
 
 
 def _scores_of_new(model: Any, settings: Settings) -> tuple[Table, list[tuple[int, Block]]]:
