@@ -396,6 +396,22 @@ def test_a_last_row_that_is_the_sum_of_the_others_is_no_sample(
     assert dense(path)[0].shape == (21, 40)
 
 
+def test_a_last_row_of_means_without_a_name_is_no_sample(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    rows = "name,a,b\nx,1.5,2\ny,3,4.25\nz,9,1\nw,2,6\n"
+    path = text(tmp_path, rows + ",3.875,3.3125\n")
+    assert (
+        "the last row is a row of means and is not used as a sample. Use keep_total=True" in noticed(caplog, path)[-1]
+    )
+    assert dense(path)[1].samples.tolist() == ["x", "y", "z", "w"]
+    assert dense(path, keep_total=True)[0][-1].tolist() == [3.875, 3.3125]
+    rounded = text(tmp_path, rows + ",3.88,3.31\n")
+    assert "the last row, without a name, holds the rounded means of the others" in noticed(caplog, rounded)[-1]
+    assert len(dense(rounded)[0]) == 5
+    assert len(dense(rounded, comment=",3.88")[0]) == 4
+    assert len(dense(text(tmp_path, rows + "v,3.875,3.3125\n"))[0]) == 5
+    assert len(dense(text(tmp_path, rows + ",3.875,3.25\n"))[0]) == 5
+
+
 def test_a_table_may_begin_below_many_blank_lines(tmp_path: Path) -> None:
     assert dense(text(tmp_path, "\n" * 300 + "a,b\n1,2\n3,4\n"))[0].tolist() == [[1, 2], [3, 4]]
 
