@@ -265,12 +265,50 @@ def test_influence_names_the_sample_without_which_a_component_turns(tmp_path: Pa
     assert np.allclose(written.loc["s17", ["PC3_at_least", "PC3_at_most"]], [at_least, at_most], atol=1e-6)
     assert np.allclose(written.iloc[:, :6], expected.angles.reshape(60, 6), atol=1e-6)
     found = told("influence", model, tmp_path / "X.csv", "--leave-out", "donor", "-q")
-    by_donor = shiftsvd.PCA(3, random_state=0).fit(X).influence(X, np.arange(60) % 5)
+    by_donor = shiftsvd.PCA(3, random_state=0).fit(X).influence(X, np.arange(60) % 5, widest=0)
     assert [turn["component"] for turn in found["turns"]] == ["PC1", "PC2", "PC3", "space"]
     first = int(by_donor.angles[:, 0, 0].argmax())
     assert found["turns"][0]["without"] == f"d{first}"
-    assert np.isclose(found["turns"][0]["at_least"], by_donor.angles[first, 0, 0])
+    least, most = by_donor.angles[first, 0]
+    assert found["turns"][0]["at_least"] <= most + 1e-6
+    assert found["turns"][0]["at_most"] >= least - 1e-6
     assert found["n_left_out"] == 5
+
+
+def test_influence_refits_small_data_until_it_is_known_which_sample_turns_a_component_most(tmp_path: Path) -> None:
+    X = np.random.default_rng(5).standard_normal((40, 6)) * [3, 2, 1.5, 1.2, 1, 1]
+    np.save(tmp_path / "X.npy", X)
+    done("fit", tmp_path / "X.npy", "-k", 3, "-q", "--no-report", "-o", tmp_path / "out")
+    words = ("influence", tmp_path / "out" / "model.safetensors", tmp_path / "X.npy")
+    V = np.linalg.svd(X - X.mean(axis=0), full_matrices=False)[2][:3]
+    turned = []
+    for i in range(40):
+        other = np.delete(X, i, axis=0)
+        W = np.linalg.svd(other - other.mean(axis=0), full_matrices=False)[2][:3]
+        space = np.linalg.svd(V @ W.T)[1].min()
+        turned.append(np.degrees(np.arccos(np.minimum([*np.abs(np.sum(V * W, axis=1)), space], 1))))
+    bounds = shiftsvd.load_model(words[1]).influence(X)
+    ends = np.concatenate([bounds.angles, bounds.subspace[:, None]], axis=1)
+    wanted = np.argmax(turned, axis=0)
+    assert (ends[:, :, 0].argmax(axis=0) != wanted).any()  # bounds without refits would name another
+    for turn, row in zip(told(*words, "-q")["turns"], wanted, strict=True):
+        assert (turn["without"], turn["others"]) == (f"row {row + 1}", 0)
+
+
+def test_influence_names_a_width_that_refits_all_samples_that_may_turn_a_component_most(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("shiftsvd.estimators.evidence.SETTLING", 0)  # as for large data
+    X = np.random.default_rng(5).standard_normal((40, 6)) * [3, 2, 1.5, 1.2, 1, 1]
+    np.save(tmp_path / "X.npy", X)
+    done("fit", tmp_path / "X.npy", "-k", 3, "-q", "--no-report", "-o", tmp_path / "out")
+    words = ("influence", tmp_path / "out" / "model.safetensors", tmp_path / "X.npy", "-q")
+    lines = done(*words).stdout.splitlines()
+    found = [re.search(r"Without \d+ others?, .* may turn more: add --widest (\S+) to refit", line) for line in lines]
+    assert any(found)
+    for j, each in enumerate(found):
+        if each:
+            assert "may turn more" not in done(*words, "--widest", each[1]).stdout.splitlines()[j]
 
 
 def test_influence_counts_samples_without_names_from_1(tmp_path: Path) -> None:
