@@ -22,7 +22,7 @@ from shiftsvd.commands.options import check_files, print_message, typed
 from shiftsvd.commands.settings import Settings, table_format
 from shiftsvd.commands.tables import Block, Table, component_names, format_named, write_rows
 from shiftsvd.commands.writing import model_in, rastering, score_rasters
-from shiftsvd.errors import few, plain_lines, plural
+from shiftsvd.errors import Setting, few, plain_lines, plural
 from shiftsvd.estimators.batches import BatchPCA
 from shiftsvd.estimators.contrastive import ContrastivePCA
 from shiftsvd.estimators.evidence import largest_turn, rivals_of
@@ -49,7 +49,7 @@ from shiftsvd.runs.progress import progress
 
 # Entries of a block of reconstructed samples (64 MB of float64).
 ENTRIES = 2**23
-REMEDY = "Raise the limit with --max-absent, or fit on the features that both files have."
+REMEDY = "Raise the limit with ", Setting("max_absent"), ", or fit on the features that both files have."
 OTHERS = ContrastivePCA, DiffusionMap  # models other than PCA that `transform` applies
 LEAST_WIDTH = 0.02  # degrees between the bounds of an angle that a refit could lessen
 ROW = "row"  # in place of the names of samples: numbers from 1
@@ -306,7 +306,7 @@ def aligned(pca: Any, n_features: int, names: Labels | None, file: str, max_abse
                 "matched by position. Pass a file with the columns of the fit, in the same order."
             )
         return pca
-    return by_names(pca, list(names), file, absent_limit(pca, max_absent), REMEDY)
+    return by_names(pca, list(names), file, absent_limit(pca, max_absent), *REMEDY)
 
 
 def _open_scores(pca: BatchPCA, file: str, settings: Settings) -> tuple[Operator, Names, Any]:

@@ -233,7 +233,7 @@ def influence(
             ends[at, ..., 1] = np.maximum(np.minimum(ends[at, ..., 1], new[0, ..., 1]), ends[at, ..., 0])
         refitted[at] = True
 
-    for at in np.flatnonzero(np.ptp(angles, axis=2).max(axis=1) > widest):
+    for at in np.flatnonzero(np.ptp(angles, axis=2).max(axis=1) > widest).tolist():
         refit(at)
     left = SETTLING // (m * A.shape[1] + SMALL) if settle and not A.costs.file_bytes else 0
     for ends in (*angles.swapaxes(0, 1), spaces):

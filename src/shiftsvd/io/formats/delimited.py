@@ -502,8 +502,9 @@ class Rows:
         for i in np.flatnonzero(np.all(np.isnan(numbers), axis=1))[:_VALUELESS].tolist():
             self._refuse_note(_row_of(batch, i), i)
         self._add_right_sum(numbers)
+        about = form, self.head.called, self.choices.na, lambda i: self._place(self.n_rows + i)
+        numbers = with_indicators(numbers, batch, *about)
         self.n_rows += len(numbers)
-        numbers = with_indicators(numbers, batch, form, self.head.called, self.choices.na)
         names = [] if form.label is None else texts(batch.column(form.label)[: self._n_names])
         return Block(numbers, names, batch)
 
