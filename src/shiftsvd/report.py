@@ -42,6 +42,8 @@ ARROWS: Final = 8  # features in the biplot
 IN_WORDS: Final = 3  # features of each sign in a sentence
 LARGE: Final = 100_000  # bytes of an SVG that cannot be downloaded
 TABLE: Final = 500  # largest number of rows of a table that can be downloaded
+NAMED_CLOSE: Final = 4  # components among which those with close variances are named
+PLACED: Final = 5  # components in the table of supplementary columns
 NAMED: Final = 8  # features of each sign in a list
 LEAST: Final = 0.05  # smallest loading in a list, relative to the largest
 CLEAR: Final = 1 / 3  # smallest loading in a sentence, relative to the largest
@@ -146,6 +148,7 @@ def write(
         "has_ellipses": getattr(colouring(colors), "names", None) is not None,
         "outermost": _outermost(planes[0][1], planes[0][0], samples) if planes else [],
         "dominant": _dominant(planes, samples),
+        "close": _close(fit),
         "supplementary": [] if supplementary is None else _positions(supplementary),
         "more_figures": [drawn(title, 2.6, lambda ax, draw=draw: draw(ax)) for title, draw in figures],
         "numbered_samples": samples is None,
@@ -337,7 +340,7 @@ def _biplot(fit: Fit, pair: tuple[int, int], Z: ScoreRaster, names: list[str], c
 
 
 def _positions(found: Any) -> list[dict[str, Any]]:
-    tables = (np.asarray(table)[:TABLE, :2].tolist() for table in (found.coordinates, found.v_tests))
+    tables = (np.asarray(table)[:TABLE, :PLACED].tolist() for table in (found.coordinates, found.v_tests))
     return [
         {"name": short(name, 60), "is_number": category is None, "rows": f"{rows:,}", "at": at, "tests": tests}
         for name, category, rows, at, tests in zip(found.names, found.categories, found.counts, *tables, strict=False)
@@ -363,6 +366,19 @@ def _dominant(planes: list[tuple[tuple[int, int], ScoreRaster]], samples: Any) -
             shares = zip(pair, one["shares"], strict=True)
             found |= {j: {"number": j, "name": name, "share": share} for j, share in shares if share > DOMINANT}
     return [found[j] for j in sorted(found)]
+
+
+def _close(fit: Fit) -> list[str]:
+    """Return runs of components, such as "1 and 2", whose variances differ by less than their standard errors.
+
+    By the rule of North et al. (1982), which says that these components mix in other samples.
+    """
+    n, variances = getattr(fit.model, "n_samples_", None), fit.variances
+    if not n or variances is None:
+        return []
+    shown = np.asarray(variances[: min(NAMED_CLOSE, fit.n_varying)], np.float64)
+    runs = np.split(np.arange(1, len(shown) + 1), np.flatnonzero(-np.diff(shown) >= np.sqrt(2 / n) * shown[:-1]) + 1)
+    return [joined([str(j) for j in run]) for run in runs if len(run) > 1]
 
 
 def _loadings_figures(fit: Fit, names: list[str]) -> Iterator[dict[str, Any]]:

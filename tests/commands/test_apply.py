@@ -232,6 +232,26 @@ def test_a_direction_that_would_be_lost_is_refused_however_few_features_are_abse
     assert "Fit a model with at most 1 component, or on the features that both data sets have." in result.stderr
 
 
+@pytest.mark.parametrize("missing", ["mean", "em"])
+def test_transform_counts_missing_values_and_names_samples_without_any(missing: str, tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    lines = [f"s{i},{a:.3f},{b:.3f},{'xy'[i % 2]},on time" for i, (a, b) in enumerate(rng.standard_normal((30, 2)))]
+    (tmp_path / "X.csv").write_text("\n".join(["id,a,b,c,note", *lines]) + "\n")
+    more = ("--drop", "note", "--missing", missing, *(("--penalty", 1) if missing == "em" else ()))
+    done("fit", tmp_path / "X.csv", "-k", 1, "--one-hot", "c", *more, "-q", "--no-report", "-o", tmp_path / "out")
+    model = tmp_path / "out" / "model.safetensors"
+    (tmp_path / "new.csv").write_text("id,a,b,c,note\nn1,1,,x,\nn2,,,,late\nn3,2,1,y,\nn4,3,1,,\n")
+    said = done("transform", model, tmp_path / "new.csv", "-o", tmp_path / "a.csv").stderr
+    assert "new.csv: 5 missing values (41.7%)" in said  # the indicators of c are one column
+    assert "warning: " in said
+    assert "new.csv: 1 sample has no values, and the scores of the means: n2." in said
+    assert abs(pd.read_csv(tmp_path / "a.csv", index_col=0).loc["n2", "PC1"]) < 1e-9
+    (tmp_path / "new.csv").write_text("id,a,b,c\nn1,1,2,x\n")
+    said = done("transform", model, tmp_path / "new.csv", "-o", tmp_path / "b.csv").stderr
+    assert "missing value" not in said
+    assert "no values" not in said
+
+
 def test_influence_names_the_sample_without_which_a_component_turns(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     X = rng.standard_normal((60, 5)) * [9, 5, 1, 1, 1]
@@ -249,12 +269,50 @@ def test_influence_names_the_sample_without_which_a_component_turns(tmp_path: Pa
     assert np.allclose(written.loc["s17", ["PC3_at_least", "PC3_at_most"]], [at_least, at_most], atol=1e-6)
     assert np.allclose(written.iloc[:, :6], expected.angles.reshape(60, 6), atol=1e-6)
     found = told("influence", model, tmp_path / "X.csv", "--leave-out", "donor", "-q")
-    by_donor = shiftsvd.PCA(3, random_state=0).fit(X).influence(X, np.arange(60) % 5)
+    by_donor = shiftsvd.PCA(3, random_state=0).fit(X).influence(X, np.arange(60) % 5, widest=0)
     assert [turn["component"] for turn in found["turns"]] == ["PC1", "PC2", "PC3", "space"]
     first = int(by_donor.angles[:, 0, 0].argmax())
     assert found["turns"][0]["without"] == f"d{first}"
-    assert np.isclose(found["turns"][0]["at_least"], by_donor.angles[first, 0, 0])
+    least, most = by_donor.angles[first, 0]
+    assert found["turns"][0]["at_least"] <= most + 1e-6
+    assert found["turns"][0]["at_most"] >= least - 1e-6
     assert found["n_left_out"] == 5
+
+
+def test_influence_refits_small_data_until_it_is_known_which_sample_turns_a_component_most(tmp_path: Path) -> None:
+    X = np.random.default_rng(5).standard_normal((40, 6)) * [3, 2, 1.5, 1.2, 1, 1]
+    np.save(tmp_path / "X.npy", X)
+    done("fit", tmp_path / "X.npy", "-k", 3, "-q", "--no-report", "-o", tmp_path / "out")
+    words = ("influence", tmp_path / "out" / "model.safetensors", tmp_path / "X.npy")
+    V = np.linalg.svd(X - X.mean(axis=0), full_matrices=False)[2][:3]
+    turned = []
+    for i in range(40):
+        other = np.delete(X, i, axis=0)
+        W = np.linalg.svd(other - other.mean(axis=0), full_matrices=False)[2][:3]
+        space = np.linalg.svd(V @ W.T)[1].min()
+        turned.append(np.degrees(np.arccos(np.minimum([*np.abs(np.sum(V * W, axis=1)), space], 1))))
+    bounds = shiftsvd.load_model(words[1]).influence(X)
+    ends = np.concatenate([bounds.angles, bounds.subspace[:, None]], axis=1)
+    wanted = np.argmax(turned, axis=0)
+    assert (ends[:, :, 0].argmax(axis=0) != wanted).any()  # bounds without refits would name another
+    for turn, row in zip(told(*words, "-q")["turns"], wanted, strict=True):
+        assert (turn["without"], turn["others"]) == (f"row {row + 1}", 0)
+
+
+def test_influence_names_a_width_that_refits_all_samples_that_may_turn_a_component_most(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("shiftsvd.estimators.evidence.SETTLING", 0)  # as for large data
+    X = np.random.default_rng(5).standard_normal((40, 6)) * [3, 2, 1.5, 1.2, 1, 1]
+    np.save(tmp_path / "X.npy", X)
+    done("fit", tmp_path / "X.npy", "-k", 3, "-q", "--no-report", "-o", tmp_path / "out")
+    words = ("influence", tmp_path / "out" / "model.safetensors", tmp_path / "X.npy", "-q")
+    lines = done(*words).stdout.splitlines()
+    found = [re.search(r"Without \d+ others?, .* may turn more: add --widest (\S+) to refit", line) for line in lines]
+    assert any(found)
+    for j, each in enumerate(found):
+        if each:
+            assert "may turn more" not in done(*words, "--widest", each[1]).stdout.splitlines()[j]
 
 
 def test_influence_counts_samples_without_names_from_1(tmp_path: Path) -> None:

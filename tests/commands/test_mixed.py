@@ -177,6 +177,8 @@ def test_the_report_shows_where_supplementary_columns_are(frame: Any, tmp_path: 
         page = (tmp_path / str(k) / "report.html").read_text()
         assert all(name in page for name in ("country=DE", "note==1+1", "<td>spend</td>", "Supplementary columns"))
     assert "Green marks are supplementary columns" in page
+    assert "test of PC3" in page
+    assert "to supplementary.csv." not in page
 
 
 def test_the_report_says_that_data_are_mixed(frame: Any, tmp_path: Path) -> None:

@@ -653,6 +653,23 @@ def test_a_memory_limit_is_shown_as_it_was_passed(tmp_path: Path) -> None:
         assert (settings["chosen"] | settings["usual"])["memory limit"] == text
 
 
+def test_components_whose_variances_differ_by_less_than_their_standard_errors_are_named(tmp_path: Path) -> None:
+    Z = np.linalg.qr(np.random.default_rng(0).standard_normal((100, 4)))[0]
+    Z = np.linalg.qr(Z - Z.mean(axis=0))[0]
+    for variances, said in (((9, 8, 2, 1), "1 and 2"), ((9, 7, 2, 1), None), ((9, 8, 7.2, 1), "1, 2 and 3")):
+        folder = tmp_path / str(len(list(tmp_path.iterdir())))
+        folder.mkdir()
+        text = page(folder, ss.PCA(4).fit(Z * np.sqrt(variances))).text  # the standard errors are 14 %
+        assert ("such components mix" in text) is (said is not None)
+        assert said is None or f"Components {said} explain nearly equal parts" in text
+
+
+def test_the_error_of_the_reconstruction_is_explained(tmp_path: Path) -> None:
+    pca = ss.PCA(2).fit(X)
+    off = np.sqrt(1 - pca.explained_variance_ratio_.sum())
+    assert f"the share that is not explained, here {100 * off:.2f} %." in page(tmp_path, pca).text
+
+
 def test_the_opening_names_a_sample_that_makes_up_a_component(tmp_path: Path) -> None:
     X = np.random.default_rng(0).standard_normal((40, 3))
     X[17] = 60, 60, 0

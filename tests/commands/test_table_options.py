@@ -157,9 +157,14 @@ def test_brackets_alone_may_be_errors_and_do_not_name_rows(tmp_path: Path) -> No
 def test_one_cell_in_another_unit_is_refused(tmp_path: Path) -> None:
     message = refusal(text(tmp_path, "a,b\n12 kg,2\n15 kg,3\n700 g,1\n"))
     assert "column 'a' has 1 cell in another unit: '700 g' (row 4); other cells have 'kg'" in message
-    assert 'na="700 g"' in message
-    assert "may be shares" in refusal(text(tmp_path, "a,b\n0.12,2\n0.15,3\n17%,1\n"))
+    assert 'Convert this cell in the file, or use na="700 g"' in message
+    message = refusal(text(tmp_path, "a,b\n0.12,2\n0.15,3\n17%,1\n"))
+    assert (
+        "other cells have none and may be shares. Convert this cell in the file (to 0.17 if the others are" in message
+    )
     assert "another unit" in refusal(text(tmp_path, "height (cm),b\n171,2\n1.82 m,3\n165,1\n"))
+    message = refusal(text(tmp_path, "spend ($),b\n€171,2\n€182,3\n€165,1\n"))
+    assert "3 cells in another unit: '€171' (rows 2, 3 and 4); the header has '$'" in message
 
 
 def test_cells_beyond_a_limit_are_missing_or_half_of_it(tmp_path: Path) -> None:
@@ -208,8 +213,9 @@ def test_choices_of_columns_are_those_of_pandas(kind: str, tmp_path: Path) -> No
 def test_classes_that_are_said_are_those_of_the_columns(tmp_path: Path) -> None:
     path = text(tmp_path, "a,s\n1,+\n2,-\n")
     assert dense(path, one_hot={"s": ["-", "0", "+"]})[0].tolist() == [[1, 0, 0, 1], [2, 1, 0, 0]]
-    assert "category '-', which did not occur in the training data. Known categories: '+', '0'" in refusal(
-        path, one_hot={"s": ["+", "0"]}
+    assert (
+        "category '-' (first in row 3), which did not occur in the training data. Known categories: '+', '0'"
+        in refusal(path, one_hot={"s": ["+", "0"]})
     )
 
 
@@ -399,6 +405,22 @@ def test_a_last_row_that_is_the_sum_of_the_others_is_no_sample(
     assert dense(path, keep_total=True)[0].shape == (21, 40)
     pd.DataFrame(np.vstack([X, X.sum(axis=0) + np.eye(40)[30]])).to_csv(path, index=False)
     assert dense(path)[0].shape == (21, 40)
+
+
+def test_a_last_row_of_means_without_a_name_is_no_sample(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    rows = "name,a,b\nx,1.5,2\ny,3,4.25\nz,9,1\nw,2,6\n"
+    path = text(tmp_path, rows + ",3.875,3.3125\n")
+    assert (
+        "the last row is a row of means and is not used as a sample. Use keep_total=True" in noticed(caplog, path)[-1]
+    )
+    assert dense(path)[1].samples.tolist() == ["x", "y", "z", "w"]
+    assert dense(path, keep_total=True)[0][-1].tolist() == [3.875, 3.3125]
+    rounded = text(tmp_path, rows + ",3.88,3.31\n")
+    assert "the last row, without a name, holds the rounded means of the others" in noticed(caplog, rounded)[-1]
+    assert len(dense(rounded)[0]) == 5
+    assert len(dense(rounded, comment=",3.88")[0]) == 4
+    assert len(dense(text(tmp_path, rows + "v,3.875,3.3125\n"))[0]) == 5
+    assert len(dense(text(tmp_path, rows + ",3.875,3.25\n"))[0]) == 5
 
 
 def test_a_table_may_begin_below_many_blank_lines(tmp_path: Path) -> None:

@@ -71,10 +71,14 @@ def test_transform_refuses_classes_and_features_that_the_model_does_not_know(
 ) -> None:
     done("fit", file, "-k", 2, *CHOSEN, "-o", tmp_path / "out", "--no-report")
     model = tmp_path / "out" / "model.safetensors"
+    known = "which did not occur in the training data. Known categories: 'F', 'M', 'X'"
     frame.assign(sex="D").to_csv(tmp_path / "new.csv", index=False)
     result = invoke("transform", model, tmp_path / "new.csv", "-o", "-")
     assert result.exit_code == 1
-    assert "category 'D', which did not occur in the training data. Known categories: 'F', 'M', 'X'" in result.stderr
+    assert f"category 'D' (first in row 2), {known}. Remove these rows" in result.stderr
+    frame.assign(sex=["m", *frame.sex[1:]]).to_csv(tmp_path / "new.csv", index=False)
+    said = invoke("transform", model, tmp_path / "new.csv", "-o", "-").stderr
+    assert f"category 'm' (first in row 2), {known}. Write it as 'M'." in said
     frame.assign(age=1.5).to_csv(tmp_path / "new.csv", index=False)
     assert "does not have: age" in invoke("transform", model, tmp_path / "new.csv", "-o", "-").stderr
     done("transform", model, tmp_path / "new.csv", "-o", "-", "--drop", "age")
@@ -536,6 +540,32 @@ def test_files_without_units_or_in_the_same_unit_are_accepted(tmp_path: Path, fi
         *(pd.read_csv(each)[["PC1", "PC2"]] for each in (tmp_path / "out/scores.csv", io.StringIO(scores))), atol=1e-9
     )
     done("fit", file, other, "--stack", "rows", "-k", 2)
+
+
+def test_transform_compares_cells_with_the_unit_of_the_fit(tmp_path: Path) -> None:
+    file = _in_unit(tmp_path / "a.csv", " mg/l")
+    done("fit", file, "-k", 2, "-o", tmp_path / "out", "--no-report")
+    (tmp_path / "new.csv").write_text(f"{file.read_text().splitlines()[0]}\np,0.07 g/l,50,3\nq,65 mg/l,50,3\n")
+    said = invoke("transform", tmp_path / "out" / "model.safetensors", tmp_path / "new.csv", "-o", "-").stderr
+    assert "1 cell in another unit: '0.07 g/l' (row 2); other cells have 'mg/l'. Convert this cell in the file" in said
+
+
+@pytest.mark.parametrize("fill", [(), ("--missing", "mean", "--na", "n.d.")])
+def test_transform_advises_what_works_in_transform(fill: tuple[str, ...], tmp_path: Path) -> None:
+    rows = [f"s{i},{a:.2f},{b:.2f},{c:.2f}\n" for i, (a, b, c) in enumerate(np.random.default_rng(0).random((20, 3)))]
+    (tmp_path / "a.csv").write_text("id,a,b,c\n" + "".join(rows))
+    done("fit", tmp_path / "a.csv", "-k", 1, *fill, "-o", tmp_path / "out", "--no-report")
+    words = ("transform", tmp_path / "out" / "model.safetensors", tmp_path / "new.csv", "-o", "-")
+    (tmp_path / "new.csv").write_text("id,a,b,c\nx,7. Mrz,1,2\ny,1,2,3\nz,2,n.d.,4\nw,2,3,4\n")
+    said = invoke(*words).stderr
+    assert "Correct this cell in the file, or use --na '7. Mrz' to read it as a missing value." in said
+    assert "--drop" not in said
+    if fill:  # the texts of the fit are missing values, too
+        assert "3 missing" not in done(*words, "--na", "7. Mrz").stderr
+    (tmp_path / "new.csv").write_text("id,b,c\nx,1,2\ny,2,3\n")
+    said = invoke(*words).stderr
+    assert "Raise the limit with --max-absent 0.34, or" in said
+    done(*words, "--max-absent", 0.34)
 
 
 def test_half_of_a_limit_in_another_unit_is_refused(tmp_path: Path) -> None:

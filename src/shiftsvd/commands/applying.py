@@ -17,14 +17,15 @@ import numpy as np
 from shiftsvd.algebra.generic import row_blocks
 from shiftsvd.backends.validation import named
 from shiftsvd.commands.hooks import Hooks, first_answer, hooks_of
-from shiftsvd.commands.mixed import labels_of
+from shiftsvd.commands.mixed import fields_of, labels_of
 from shiftsvd.commands.options import check_files, print_message, typed
 from shiftsvd.commands.settings import Settings, table_format
 from shiftsvd.commands.tables import Block, Table, component_names, format_named, write_rows
 from shiftsvd.commands.writing import model_in, rastering, score_rasters
-from shiftsvd.errors import few, plain_lines, plural
+from shiftsvd.errors import Setting, few, plain_lines, plural
 from shiftsvd.estimators.batches import BatchPCA
 from shiftsvd.estimators.contrastive import ContrastivePCA
+from shiftsvd.estimators.evidence import largest_turn, rivals_of
 from shiftsvd.estimators.features import absent_limit, feature_names_of
 from shiftsvd.estimators.features import aligned as by_names
 from shiftsvd.estimators.graphs import DiffusionMap
@@ -37,18 +38,20 @@ from shiftsvd.io.formats.cells import NO_CLASS
 from shiftsvd.io.formats.text import is_utf8
 from shiftsvd.io.location import Location
 from shiftsvd.io.opening import open_chosen, read_whole
-from shiftsvd.missing.gaps import Observed
+from shiftsvd.missing.gaps import Gaps, Observed
 from shiftsvd.missing.opening import open_with_gaps
 from shiftsvd.names import resolve
 from shiftsvd.operators import Operator
 from shiftsvd.runs.memory import peak_bytes
+from shiftsvd.runs.messages import warn
 from shiftsvd.runs.outputs import Outputs, refuse
 from shiftsvd.runs.progress import progress
 
 # Entries of a block of reconstructed samples (64 MB of float64).
 ENTRIES = 2**23
-REMEDY = "Raise the limit with --max-absent, or fit on the features that both files have."
+REMEDY = "Raise the limit with ", Setting("max_absent"), ", or fit on the features that both files have."
 OTHERS = ContrastivePCA, DiffusionMap  # models other than PCA that `transform` applies
+LEAST_WIDTH = 0.02  # degrees between the bounds of an angle that a refit could lessen
 ROW = "row"  # in place of the names of samples: numbers from 1
 PREFIXES = {"SpectralEmbedding": "SE", "DiffusionMap": "DC", "ContrastivePCA": "cPC"}  # of columns of scores
 # Options of the tables that `fit` writes. Sample names may look like numbers.
@@ -71,10 +74,27 @@ def transform(settings: Settings) -> None:
         pca, A, names = _opened(pca, settings, hooks)
         dtype = np.dtype(settings.dtype or A.dtype)
         table = Table(component_names(pca.n_components_), A.shape[0], dtype, names.samples)
+        if isinstance(A, Gaps):
+            _tell_missing(A, names, _choices(pca, settings), settings)
         C = first_answer(each.covariates(pca) for each in hooks)
         made, features = (table, pca.iter_scores(A, covariates=C)), names.features
     with named(features), progress(settings.progress, settings.quiet) as listen, listening(listen):
         _write(made[0], made[1], settings)
+
+
+def _tell_missing(A: Gaps, names: Names, choices: Choices, settings: Settings) -> None:
+    """Print the number of missing values of new samples, as `fit` does, and name samples without any value."""
+    fields = fields_of(names.features, A.shape[1], choices)
+    W = np.isin(np.arange(A.shape[1]), fields).astype(np.float64)[:, None]
+    absent = np.concatenate([A.absent(W, rows)[:, 0] for rows in A.row_blocks()])
+    if n_missing := round(float(absent.sum())):
+        share = n_missing / (len(absent) * len(fields))
+        print_message(f"{settings.file}: {plural(n_missing, 'missing value')} ({share:.1%})", settings.quiet)
+    empty = np.flatnonzero(np.round(absent) == len(fields))
+    if len(empty):
+        called = few(f"row {i + 1:,} (counted from 1)" if names.samples is None else names.samples[i] for i in empty)
+        which = f"{plural(len(empty), 'sample')} {'has' if len(empty) == 1 else 'have'} no values"
+        warn(f"{settings.file}: {which}, and the scores of the means: {called}.")
 
 
 def _scores_of_new(model: Any, settings: Settings) -> tuple[Table, list[tuple[int, Block]]]:
@@ -137,7 +157,7 @@ def influence(settings: Settings) -> None:
                 "for each sample."
             )
     with named(names.features), progress(settings.progress, settings.quiet) as listen, listening(listen):
-        found = pca.influence(A, groups, settings.widest)
+        found, refitted = pca._influence(A, groups, settings.widest, settle=True)
     labels, of = found.labels if groups is not None else names.samples, settings.leave_out or "sample"
     if labels is None:
         labels, of = np.arange(1, A.shape[0] + 1).astype(str), ROW
@@ -160,29 +180,43 @@ def influence(settings: Settings) -> None:
         heads = [f"{name}_{end}" for name in columns for end in ("at_least", "at_most")]
         table = Table(heads, len(ends), np.dtype(np.float64), labels, of)
         _write(table, [(0, ends.reshape(len(ends), -1))], settings)
-    lines = [_in_words(turn, of, settings.widest) for turn in document["turns"]]
+    advised = [_narrower(each, found.angles, refitted) for each in ends.swapaxes(0, 1)]
+    lines = [_in_words(*each, of) for each in zip(document["turns"], advised, strict=True)]
     click.echo(json.dumps(document) if settings.json_out else plain_lines("\n".join(lines)))
 
 
 def _largest_turn(component: str, ends: Block, labels: Any, of: str) -> dict[str, Any]:
     """Return the row or group without which a component turns most by the lower bound, and the bounds in degrees."""
-    row = int(np.lexsort((ends[:, 1], ends[:, 0]))[-1])
+    row = largest_turn(ends)
     without = f"row {row + 1:,}" if of == ROW else str(labels[row])
     least, most = ends[row].tolist()
-    others = int(np.count_nonzero(ends[:, 1] > most))
+    others = max(int(np.count_nonzero(rivals_of(ends))) - 1, 0)
     return {"component": component, "without": without, "at_least": least, "at_most": most, "others": others}
 
 
-def _in_words(turn: Mapping[str, Any], of: str, widest: float) -> str:
+def _narrower(ends: Block, angles: Block, refitted: Block) -> float | None:
+    """Return a value of --widest by which all rows that may turn a component most are refitted; None if all are."""
+    widths = np.ptp(angles, axis=2).max(axis=1)[rivals_of(ends) & ~refitted]
+    widths = widths[widths > LEAST_WIDTH]
+    if not len(widths):
+        return None
+    least = 0.99 * float(widths.min())
+    digit = 10.0 ** math.floor(math.log10(least))
+    return math.floor(least / digit) * digit
+
+
+def _in_words(turn: Mapping[str, Any], narrower: float | None, of: str) -> str:
     what = "the space of all components" if turn["component"] == "space" else turn["component"]
     least, most = math.floor(10 * turn["at_least"]) / 10, math.ceil(10 * turn["at_most"]) / 10
     if (least, most) == (0, 90):
         return f"{what[0].upper()}{what[1:]}: no angle is proven, because the singular values are too close to others."
     who = f"{turn['without']} (counted from 1)" if of == ROW else f"{of} {turn['without']}"
     by = f"at least {least:.1f}" if most == 90 else f"{least:.1f} to {most:.1f}"
-    others = plural(turn["others"], "other")
-    larger = f" The upper bound of {others} is larger: --widest below {widest:g} refits without such rows."
-    return f"Without {who}, {what} turns by {by} degrees.{larger if turn['others'] else ''}"
+    turns = f"Without {who}, {what} turns by {by} degrees."
+    if not turn["others"]:
+        return turns
+    more = f"{turns} Without {plural(turn['others'], 'other')}, {what} may turn more"
+    return f"{more}." if narrower is None else f"{more}: add --widest {narrower:g} to refit without them."
 
 
 def inverse(settings: Settings) -> None:
@@ -272,7 +306,7 @@ def aligned(pca: Any, n_features: int, names: Labels | None, file: str, max_abse
                 "matched by position. Pass a file with the columns of the fit, in the same order."
             )
         return pca
-    return by_names(pca, list(names), file, absent_limit(pca, max_absent), REMEDY)
+    return by_names(pca, list(names), file, absent_limit(pca, max_absent), *REMEDY)
 
 
 def _open_scores(pca: BatchPCA, file: str, settings: Settings) -> tuple[Operator, Names, Any]:

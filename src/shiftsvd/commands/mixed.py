@@ -86,13 +86,13 @@ def naming_columns(settings: Settings) -> Iterator[None]:
         raise error.but(n_nan=n_nan, columns=columns, names=called, drop=drop) from None
 
 
-def fields_of(features: Any, n: int, settings: Settings) -> Vector:
+def fields_of(features: Any, n: int, settings: Settings | Choices) -> Vector:
     """Return one place for each column of the table, among features that may be indicators of its categories."""
     whole = features is None or not settings.one_hot
     return np.arange(n) if whole else _first(_columns_of(list(map(str, features)), settings))
 
 
-def _columns_of(features: Sequence[str], settings: Settings) -> list[str]:
+def _columns_of(features: Sequence[str], settings: Settings | Choices) -> list[str]:
     columns = {f"{name}{JOIN}": name for name in settings.one_hot}
     return [next((own for begin, own in columns.items() if name.startswith(begin)), name) for name in features]
 

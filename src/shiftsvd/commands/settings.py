@@ -260,7 +260,7 @@ class Settings:
     )
     widest: float = option(
         "Refit without a sample or group if the bounds of an angle differ by more than this number of degrees.  "
-        "[default: 90, never]",
+        "[default: 90, where it is needed to know which one turns a component most, if the data are small]",
         default=90.0,
         type=click.FloatRange(0, 90),
         metavar="DEGREES",

@@ -142,8 +142,9 @@ def transform() -> None:
 def influence() -> None:
     """FILE holds the samples by which `fit` made MODEL. For each component, the sample without which it turns most is
     printed, with the least and the largest angle in degrees. The bounds hold for a PCA of the other samples, with the
-    scale and the transformations of MODEL; without --widest, no fit is repeated. OUT has a row for each sample, and two
-    columns for each component and for the space of all components.
+    scale and the transformations of MODEL. Small data are fitted again without the samples that may turn a component
+    most; large data with --widest only. OUT has a row for each sample, and two columns for each component and for the
+    space of all components.
     """
 
 

@@ -137,11 +137,14 @@ class DiagnosablePCA(FittedPCA):
         >>> int(found.angles[:, 2, 0].argmax()), found.angles[17, 2].round().tolist()
         (17, [14.0, 14.0])
         """
+        return self._influence(X, leave_out, widest)[0]
+
+    def _influence(self, X: Any, leave_out: Any, widest: float, *, settle: bool = False) -> tuple[Influence, Vector]:
         most, rng = np.radians(nonnegative("widest", widest)), self._probing()
         fits = self._refits(X, "influence", rng)
         parts = None if leave_out is None else labels_of_groups("leave_out", leave_out, fits.A.shape[0])
-        found = evidence.influence(fits.A, self._loadings, rng, fits, parts, most)
-        return replace(found, singular_values=np.ldexp(found.singular_values, self._unit))
+        found, refitted = evidence.influence(fits.A, self._loadings, rng, fits, parts, most, settle)
+        return replace(found, singular_values=np.ldexp(found.singular_values, self._unit)), refitted
 
     @features.on_device_of_input
     def stability(

@@ -26,6 +26,10 @@ BLOCK: Final = 2**21  # numbers of a block of distances or of small matrices: 16
 OFF_CENTRE: Final = 1e-6
 # Relative accuracy of the singular values of refits. Angles are accurate to about its square root: 0.006 degrees.
 OF_REFITS: Final = 1e-8
+# Entries of all refits that settle which row turns a component most, and those that take the time of one small fit
+# (7 ms on two cores): about 5 s at most.
+SETTLING: Final = 2**25
+SMALL: Final = 2**16
 
 
 @dataclass(frozen=True, eq=False)
@@ -196,10 +200,13 @@ def differences(Y: Panel, rows: slice, nearest: NDArray[np.intp]) -> Vector:
 # ---- influence
 
 
-def influence(A: Operator, V: Panel, rng: Generator, fits: "Refits", left_out: Any, widest: float) -> Influence:
+def influence(
+    A: Operator, V: Panel, rng: Generator, fits: "Refits", left_out: Any, widest: float, settle: bool = False
+) -> tuple[Influence, NDArray[np.bool_]]:
     """Bound values and angles of the components without each row, or without each group of rows.
 
-    Refit if the bounds of an angle differ by more than `widest` (in radians).
+    Refit if the bounds of an angle differ by more than `widest` (in radians), and with `settle`, for small data in
+    memory, until it is known which row or group turns each component and the space most. Also return the refitted ones.
     """
     found = subspace(A, V, rng)
     m, centred = A.shape[0], fits.centred
@@ -216,13 +223,37 @@ def influence(A: Operator, V: Panel, rng: Generator, fits: "Refits", left_out: A
     values = np.concatenate([np.stack((each.lower, each.upper), axis=-1) for each in changed])
     angles = np.concatenate([each.angles(full.turned) for each in changed])
     spaces = np.concatenate([each.spaces(found.sine) for each in changed])
-    for at in np.flatnonzero(np.ptp(angles, axis=2).max(axis=1) > widest):
+    refitted = np.zeros(len(labels), bool)
+
+    def refit(at: int) -> None:
         one = Changed.refitted(found, fits, of_row != at, moved, rng)
         found_there = np.stack((one.lower, one.upper), axis=-1), one.angles(full.turned), one.spaces(found.sine)
         for ends, new in zip((values, angles, spaces), found_there, strict=True):  # both bounds hold
             ends[at, ..., 0] = np.maximum(ends[at, ..., 0], new[0, ..., 0])
             ends[at, ..., 1] = np.maximum(np.minimum(ends[at, ..., 1], new[0, ..., 1]), ends[at, ..., 0])
-    return Influence(labels, np.sqrt(values), np.degrees(angles), np.degrees(spaces))
+        refitted[at] = True
+
+    for at in np.flatnonzero(np.ptp(angles, axis=2).max(axis=1) > widest).tolist():
+        refit(at)
+    left = SETTLING // (m * A.shape[1] + SMALL) if settle and not A.costs.file_bytes else 0
+    for ends in (*angles.swapaxes(0, 1), spaces):
+        while left and len(rivals := np.flatnonzero(rivals_of(ends) & ~refitted)):
+            refit(int(rivals[ends[rivals, 1].argmax()]))
+            left -= 1
+    return Influence(labels, np.sqrt(values), np.degrees(angles), np.degrees(spaces)), refitted
+
+
+def largest_turn(ends: Panel) -> int:
+    """Return the row with the largest lower bound; of equal ones that with the larger upper bound."""
+    return int(np.lexsort((ends[:, 1], ends[:, 0]))[-1])
+
+
+def rivals_of(ends: Panel) -> NDArray[np.bool_]:
+    """Return the rows that may have the largest angle, by lower and upper bounds; none if it is known which has it."""
+    first = largest_turn(ends)
+    may_be: NDArray[np.bool_] = ends[:, 1] > ends[first, 0]
+    may_be[first] = np.count_nonzero(np.delete(may_be, first)) > 0
+    return may_be
 
 
 def check_centred(A: Operator, found: Subspace, longest: float) -> float:

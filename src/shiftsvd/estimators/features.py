@@ -1,5 +1,6 @@
 """Inputs of estimators: validation, feature names and labels, arrays on a device, Dask arrays."""
 
+import math
 from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import replace
@@ -19,7 +20,7 @@ from shiftsvd.backends.device import arrays_of
 from shiftsvd.backends.device.arrays import Arrays
 from shiftsvd.backends.entries import Places
 from shiftsvd.backends.validation import before_sklearn, named
-from shiftsvd.errors import Part, Refused, few, plural
+from shiftsvd.errors import Part, Refused, Setting, few, plural
 from shiftsvd.kernels import threads
 from shiftsvd.missing.gaps import Gaps
 from shiftsvd.numerics.moments import Vector
@@ -298,6 +299,8 @@ def aligned(fitted: Model, names: Sequence[str], file: str, max_absent: float, *
         which = f"lacks {len(lacking):,} of the model's {len(needed):,} features ({limit}): {few(lacking)}"
         if len(lacking) == len(needed):
             remedy = ("Pass a file with the feature names of the model.",)
+        least = math.ceil(100 * len(lacking) / len(needed)) / 100
+        remedy = tuple(Setting("max_absent", least) if each == Setting("max_absent") else each for each in remedy)
         raise Refused(f"{file} {which}. Its features: {few(found)}. ", *remedy)
     if unknown := [name for name in found if name not in place]:
         raise ValueError(f"{file} has features that the model does not have: {few(unknown)}. Remove these features.")

@@ -244,7 +244,7 @@ class FittedPCA(features.Components):
             raise refuse("max_absent", "be a share from 0 to 1", max_absent)
         if getattr(self, "feature_names_in_", None) is None:
             raise ValueError("the model has no feature names. Fit it on a data frame.")
-        remedy = "Raise ", Setting("max_absent"), " to treat absent features as unobserved."
+        remedy = "Use ", Setting("max_absent"), " to treat absent features as unobserved."
         return features.aligned(self, list(names), "the list of names", max_absent, *remedy)
 
     @features.on_device_of_input

@@ -274,7 +274,7 @@ class Choices:
         return replace(learned, may_lack=learned.named)
 
     def beside(self, others: "Choices") -> "Choices":
-        """Return these settings, updated by others: more columns to drop, other uses of columns.
+        """Return these settings, updated by others: more columns to drop, more missing values, other uses of columns.
 
         Parameters
         ----------
@@ -290,6 +290,7 @@ class Choices:
         uses = (*others.named_ids, *others.columns, *others.one_hot)
         if self.ids in (*others.drop, *others.columns, *others.one_hot):
             now.setdefault("ids", None)
+        now["na"] = tuple(dict.fromkeys((*self.na, *others.na)))
         now["drop"] = (*(name for name in self.drop if name not in (*uses, *others.drop)), *others.drop)
         return replace(self, **now, may_lack=tuple(name for name in self.may_lack if name not in others.named))
 

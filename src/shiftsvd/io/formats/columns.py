@@ -2,7 +2,7 @@
 
 import re
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -144,13 +144,14 @@ def use(setting: str, names: Sequence[str], most: int | None = None) -> tuple[Pa
     return naming(setting, names[:most]), f" to {_PURPOSES[setting]}{these}"
 
 
-def remedies(uses: Sequence[Sequence[Part]]) -> tuple[Part, ...]:
-    """Return a sentence that offers settings as alternatives: " Use A to ..., or B to ..."."""
+def remedies(uses: Sequence[Sequence[Part]], by_hand: str = "") -> tuple[Part, ...]:
+    """Return a sentence that offers alternatives, first what to do in the file: " Use A to ..., or B to ..."."""
     if not uses:
-        return ()
+        return sentence(by_hand) if by_hand else ()
     between = [", "] * (len(uses) - 2) + [f"{',' if len(uses) > 2 else ''} or "]
     return sentence(
-        "use ", *(part for mark, parts in zip(["", *between], uses, strict=False) for part in (mark, *parts))
+        *(f"{by_hand}, or use " if by_hand else "use ",),
+        *(part for mark, parts in zip(["", *between], uses, strict=False) for part in (mark, *parts)),
     )
 
 
@@ -204,7 +205,12 @@ def sound(batch: Any) -> Any:
 
 
 def with_indicators(
-    numbers: npt.NDArray[Any], batch: Any, form: Layout, names: Sequence[str], na: Sequence[str] = ()
+    numbers: npt.NDArray[Any],
+    batch: Any,
+    form: Layout,
+    names: Sequence[str],
+    na: Sequence[str] = (),
+    row_of: Callable[[int], int] | None = None,  # numbers of rows of the batch in the file
 ) -> npt.NDArray[Any]:
     """Return columns of numbers with those of indicators between them; `na` are missing values."""
     if not form.classes:
@@ -213,7 +219,7 @@ def with_indicators(
     for j in form.numbers:
         if j in form.classes:
             column = filled(as_texts(batch.column(j)), strings(na)) if na else batch.column(j)
-            part = indicators(column, form.classes[j], names[j])
+            part = indicators(column, form.classes[j], names[j], row_of)
         else:
             part = next(plain)[:, None]
         X[:, place : place + part.shape[1]] = part
@@ -233,16 +239,20 @@ def numbers_in(batch: Any, positions: Sequence[int], dtype: np.dtype[Any]) -> np
     return X
 
 
-def indicators(column: Any, classes: Sequence[str], name: str) -> npt.NDArray[np.float64]:
+def indicators(
+    column: Any, classes: Sequence[str], name: str, row_of: Callable[[int], int] | None = None
+) -> npt.NDArray[np.float64]:
     given = class_texts(column)
     codes = pc.index_in(given, value_set=strings(classes))
-    unknown = given.filter(pc.and_(codes.is_null(), given.is_valid()))
+    unknown = np.flatnonzero(as_numpy(pc.and_(codes.is_null(), given.is_valid())))
     if len(unknown):
-        category, categories = repr(unknown[0].as_py()), few(map(repr, classes), 10)
-        raise Refused(
-            f"column {name!r} has the category {category}, which did not occur in the training data. Known categories: "
-            f"{categories}. Remove these rows, or fit on data with this category."
-        )
+        category = given[int(unknown[0])].as_py()
+        at = "" if row_of is None else f" (first in row {row_of(int(unknown[0])):,})"
+        alike = next((one for one in classes if one.strip().casefold() == category.strip().casefold()), None)
+        which = f"{category!r}{at}, which did not occur in the training data"
+        remedy = "Remove these rows, or fit on data with this category." if alike is None else f"Write it as {alike!r}."
+        categories = few(map(repr, classes), 10)
+        raise Refused(f"column {name!r} has the category {which}. Known categories: {categories}. {remedy}")
     found = as_numpy(codes.fill_null(-1))
     X = np.where(found < 0, np.nan, 0.0)[:, None] + np.zeros(len(classes))
     known = np.flatnonzero(found >= 0)

@@ -213,7 +213,7 @@ class Rows:
             text = f"column {name!r} is the sum of the other columns and is used as a feature."
             yield Finding(text, (use("drop", [name]),), (name,), is_error=False, applies=False)
         if self.total:
-            text = f"the last row is a total ({self.total}) and is not used as a sample."
+            text = f"the last row is {self.total} and is not used as a sample."
             yield Finding(text, ((Setting("keep_total", True), " to keep it"),), is_error=False, applies=False)
 
         if not (self.is_wide or self.form.classes or self.choices.remembered):
@@ -230,7 +230,7 @@ class Rows:
             return
         if self._summary:
             what, label, begin = self._summary
-            looks = f"the last row, {label!r}, holds the {what} of the others and is used as a sample."
+            looks = f"the last row, {label}, holds the {what} of the others and is used as a sample."
             yield Finding(looks, self._skip([begin]), is_error=False)
         keep = Setting("keep_total", True), " to use all rows as samples"
         if 0 < len(self._totals) <= max(1, self.n_rows // 2):
@@ -419,7 +419,7 @@ class Rows:
         if total and not any(map(str.isalnum, total)):  # such as %, known by the n above: name both
             self._totals[row] = total, begin
         elif total and total not in [label for label, _ in self._totals.values()]:
-            self.total = f"{total!r}"
+            self.total = f"a total ({total!r})"
         elif self.n_rows >= _ADDENDS:
             at = [j for j in self.form.numeric if cells[j] != ""]
             found = [_value(cells[j], self.head.decimals[j]) for j in at]
@@ -455,17 +455,23 @@ class Rows:
         of, label = self.numbers, str(cells[place])
         many = np.sum((of.counts[at] >= _ADDENDS) & (of.sums[at] != 0))
         rounding = SUMMED if self.form.dtype == np.float32 else 1e-9
-        are_sums = bool(np.all(np.abs(values - of.sums[at]) <= rounding * of.sizes[at]))
+        n, errors = np.maximum(of.n_numbers[at], 1), rounding * of.sizes[at]
+        are_sums, means = bool(np.all(np.abs(values - of.sums[at]) <= errors)), of.sums[at] / n
+        has_no_name = self.form.label is not None and cells[self.form.label] == ""
+        is_free = has_no_name or place not in self.form.numeric
         if are_sums and many > 1:
-            self.total = f"{label!r}, the sum of the others," if number(label) is None else "of sums"
-        elif many and place not in self.form.numeric and (len(at) > 1 or len(at) < len(self.form.numeric)):
+            of_what = f"{label!r}, the sum of the others," if number(label) is None else "of sums"
+            self.total = f"a total ({of_what})"
+        elif has_no_name and many > 1 and bool(np.all(np.abs(values - means) <= errors / n)):
+            self.total = "a row of means"
+        elif many and is_free and (len(at) > 1 or len(at) < len(self.form.numeric)):
             steps = np.array([_last_place(str(cells[j])) for j in at])
-            means = of.sums[at] / np.maximum(of.n_numbers[at], 1)
             wanted = {"rounded sums": of.sums[at], "rounded means": means} if many > 1 else {}
             found = [what for what, each in wanted.items() if np.all(np.abs(values - each) <= 0.5000001 * steps)]
             found += ["sum"] * are_sums + ["number"] * bool(np.all(values == of.n_numbers[at]))
             if found:
-                self._summary = found[0], label, self._beginning(cells[: place + 1])
+                called = "without a name" if place in self.form.numeric else repr(label)
+                self._summary = found[0], called, self._beginning(cells[: place + 1])
 
     def _add_right_sum(self, numbers: npt.NDArray[np.float64]) -> None:
         if self._is_right_sum:
@@ -496,8 +502,9 @@ class Rows:
         for i in np.flatnonzero(np.all(np.isnan(numbers), axis=1))[:_VALUELESS].tolist():
             self._refuse_note(_row_of(batch, i), i)
         self._add_right_sum(numbers)
+        about = form, self.head.called, self.choices.na, lambda i: self._place(self.n_rows + i)
+        numbers = with_indicators(numbers, batch, *about)
         self.n_rows += len(numbers)
-        numbers = with_indicators(numbers, batch, form, self.head.called, self.choices.na)
         names = [] if form.label is None else texts(batch.column(form.label)[: self._n_names])
         return Block(numbers, names, batch)
 

@@ -105,6 +105,10 @@ def of_text_columns(tallies: Sequence[Tally], *, alone: bool = False, has_names:
     uses: list[tuple[Part, ...]] = []
     if all(tally.has_wrong_decimal for tally in tallies):
         return Finding(text, (tallies[0].other_decimal,), tuple(names))
+    needed, by_hand = [tally for tally in tallies if tally.is_needed], ""
+    if needed:
+        by_hand = f"correct {'this column' if len(needed) == 1 else 'these columns'} in the file"
+        tallies = [tally for tally in tallies if not tally.is_needed]
     if alone:
         uses.append((Setting("sep", ";"), " or another character if the columns have another delimiter"))
     for setting in ("one_hot", "label_column", "ids", "drop"):
@@ -114,7 +118,7 @@ def of_text_columns(tallies: Sequence[Tally], *, alone: bool = False, has_names:
         most = _COLUMNS if setting == "one_hot" else len(helped) if setting == "drop" else 1
         if helped:
             uses.append(use(setting, helped, most))
-    return Finding(text, tuple(uses), tuple(names), best=len(uses) - 1)
+    return Finding(text, tuple(uses), tuple(names), best=len(uses) - 1, by_hand=by_hand)
 
 
 def _are_names(tally: Tally) -> bool:

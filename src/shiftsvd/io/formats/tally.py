@@ -87,10 +87,11 @@ class Finding:
     best: int = 0  # the use that a profile applies
     is_error: bool = True
     applies: bool = True  # whether a profile follows it
+    by_hand: str = ""  # what to do in the file instead, such as "correct this cell in the file"
 
     @property
     def parts(self) -> tuple[Part, ...]:
-        return self.text, *remedies(self.uses)
+        return self.text, *remedies(self.uses, self.by_hand)
 
     @property
     def settings(self) -> list[Setting]:
@@ -427,6 +428,11 @@ class Tally:
         return self.distinct is not None and len(self.distinct) < self.n_filled
 
     @property
+    def is_needed(self) -> bool:
+        """Return True for a feature of the model that is applied, which cannot be excluded."""
+        return self.choices.remembered and self.name in self.choices.features
+
+    @property
     def kind(self) -> Kind:
         if self.is_text:
             if self.examples and all(map(_DATE.fullmatch, self.examples)):
@@ -476,14 +482,15 @@ class Tally:
         return unit_of_header(self.name)
 
     def unit(self) -> str:
-        """Return the unit that is removed from cells: that of the header, else the most frequent one."""
-        header = self.header_unit
-        return header if header in self.units else max(self.units, key=lambda unit: self.units[unit].count)
+        """Return the unit that is removed from cells: that of the header or of the fit, else the most frequent one."""
+        known = self.header_unit, (self.choices.units or {}).get(self.name, "")
+        most = max(self.units, key=lambda unit: self.units[unit].count)
+        return next((unit for unit in known if unit in self.units), most)
 
     def findings(self, proven: frozenset[str]) -> Iterator[Finding]:
         column = f"column {self.name!r}"
         if self.n_rows == self.n_missing:
-            yield Finding(f"{column} has no values.", (self._drop,), (self.name,), is_error=False)
+            yield Finding(f"{column} has no values.", self._drop, (self.name,), is_error=False)
         if self.texts:
             yield self._of_texts(column, proven)
         if self.units:
@@ -504,8 +511,10 @@ class Tally:
         text = f"{column} has {plural(self.n_texts, 'cell')} that {are(self.n_texts)} {no_number}: {shown}."
         is_open = self.decimal not in proven or (self.choices.decimal is not None and not self.proven)
         if is_open and self._fit_other_decimal(self.texts):
-            return Finding(text, (self.other_decimal, self._drop), (self.name,))
-        return Finding(text, self._missing_or_drop(list(self.texts)), (self.name,))
+            return Finding(text, (self.other_decimal, *self._drop), (self.name,))
+        by_hand = f"correct {'this cell' if self.n_texts == 1 else 'these cells'} in the file"
+        uses = self._missing_or_drop(list(self.texts))
+        return Finding(text, uses, (self.name,), by_hand=by_hand if self.is_needed else "")
 
     @property
     def has_wrong_decimal(self) -> bool:
@@ -531,14 +540,16 @@ class Tally:
             removed = f"{column}: {plural(n, 'cell')} with the unit {unit!r}, such as {self.units[unit]}"
             yield Finding(f"{removed}, {are(n)} read as plain numbers.", columns=(self.name,), is_error=False)
             return
-        others = f"other cells have {FACTORS[unit] if is_factor else repr(header or unit)}"
+        is_alone = bool(header) and header not in self.units and not n_plain
+        have = "the header has" if is_alone else "other cells have"
+        others = f"{have} {FACTORS[unit] if is_factor else repr(header or unit)}"
         shown, n = few((self.units[name] for name in wrong), 2), sum(self.units[name].count for name in wrong)
         text = f"{column} has {plural(n, 'cell')} in another unit: {shown}; {others}."
-        yield Finding(
-            text,
-            self._missing_or_drop(sorted({each for name in wrong for each in self.units[name].texts})),
-            (self.name,),
-        )
+        by_hand = f"convert {'this cell' if n == 1 else 'these cells'} in the file"
+        if unit == "%" and is_factor and (percentage := number(self.units[unit].text, self.decimal)):
+            by_hand += f" (to {percentage.value / 100:g} if the others are shares)"
+        uses = self._missing_or_drop(sorted({each for name in wrong for each in self.units[name].texts}))
+        yield Finding(text, uses, (self.name,), by_hand=by_hand)
 
     def _of_unclear(self, column: str, seen: Seen) -> Finding:
         mark, other = (",", ".") if "," in seen.text else (".", ",")
@@ -567,14 +578,14 @@ class Tally:
             yield Finding(text, (na,), (self.name,), is_error=False)
 
     @property
-    def _drop(self) -> tuple[Part, ...]:
-        return use("drop", [self.name])
+    def _drop(self) -> tuple[tuple[Part, ...], ...]:
+        return () if self.is_needed else (use("drop", [self.name]),)
 
     def _missing_or_drop(self, cells: Sequence[str]) -> tuple[tuple[Part, ...], ...]:
         if not 0 < len(cells) <= FEW_TEXTS:
-            return (self._drop,)
+            return self._drop
         as_missing = f" to read {'it as a missing value' if len(cells) == 1 else 'them as missing values'}"
-        return (Setting("na", cells[0] if len(cells) == 1 else list(cells)), as_missing), self._drop
+        return (Setting("na", cells[0] if len(cells) == 1 else list(cells)), as_missing), *self._drop
 
 
 def _first_repeated(texts: Sequence[str], before: set[Any]) -> str:
