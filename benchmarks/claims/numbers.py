@@ -70,7 +70,7 @@ CLAIMS = [
     ),
     Claim("docs/guide/files.rst", "in 38 measured fits", "the prediction", script("claims.foreseen_memory")),
     Claim("docs/guide/files.rst", "reading an entry takes", "(Zstandard)", script("claims.atlas")),
-    Claim("docs/guide/files.rst", "Each column takes 400 bytes", "in Parquet", SETTING),
+    Claim("docs/guide/files.rst", "Reading needs 400 bytes", "of Parquet", SETTING),
     Claim("docs/how_it_works.rst", "p is 1e-9", "miss_probability", SETTING),
     Claim("docs/how_it_works.rst", "The rounding error of a vector is", "of its residual", SETTING),
     Claim("src/shiftsvd/scanpy/docs/cells.rst", "singular value is at most", "for the command", SETTING),
