@@ -221,7 +221,7 @@ def planned(
     plan = max(parse_bytes(read.memory_limit or memory_limit or LEAST_BLOCK), 2 * LEAST_BLOCK)
     while True:
         try:
-            _fitting(memory_limit, A, k, solver, tol)
+            _checked_solver(memory_limit, A, k, solver, tol)
             return A
         except OverLimit as error:
             if plan <= LEAST_BLOCK and read.workers <= 2:
@@ -242,7 +242,7 @@ def planned(
 
 def within(memory_limit: int | str | None, A: Operator, k: int | float, solver: str | Solver, tol: float) -> Solver:
     try:
-        return _fitting(memory_limit, A, k, solver, tol)
+        return _checked_solver(memory_limit, A, k, solver, tol)
     except OverLimit as error:
         raise error.needing(lambda needed, limit: _enough(needed, limit, A, k, solver, tol)) from None
 
@@ -258,7 +258,9 @@ def _enough(needed: int, limit: int, A: Operator, k: int | float, solver: str | 
         needed = found + found // (2 * ROUNDED_UP)
 
 
-def _fitting(memory_limit: int | str | None, A: Operator, k: int | float, solver: str | Solver, tol: float) -> Solver:
+def _checked_solver(
+    memory_limit: int | str | None, A: Operator, k: int | float, solver: str | Solver, tol: float
+) -> Solver:
     count = asked_for(A, k)
     chosen = solver_named(solver, A, k, tol, memory_limit)
     what = f"finding {plural(count, 'component')} of a {A.shape[0]:,} x {A.shape[1]:,} matrix"

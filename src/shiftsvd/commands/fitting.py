@@ -35,15 +35,14 @@ from shiftsvd.commands.mixed import (
     write_supplementary,
 )
 from shiftsvd.commands.options import print_message
-from shiftsvd.commands.settings import Settings, within
+from shiftsvd.commands.settings import Settings, wanted_count
 from shiftsvd.commands.tables import ENTRIES, WRITERS, Block, Table, Write, component_names
 from shiftsvd.errors import plural
 from shiftsvd.estimators.features import cosines, feature_names_of, row_squares
 from shiftsvd.estimators.pca import PCA
 from shiftsvd.estimators.supplementary import Sums
 from shiftsvd.events import listening
-from shiftsvd.front import planned as planned_for
-from shiftsvd.front import within as within_memory
+from shiftsvd.front import planned, within
 from shiftsvd.io import Names
 from shiftsvd.io.choices import JOIN
 from shiftsvd.io.formats.table import with_decimals
@@ -82,12 +81,12 @@ PANEL: Final = 16  # typical number of columns that a fit multiplies by
 
 def run(given: Settings) -> None:
     settings, hooks = validated(given)
-    paths = writing.planned(settings, hooks)
+    paths = writing.output_paths(settings, hooks)
     outputs = Outputs(paths.values(), settings.force)
     started = time.perf_counter()
     run = opened(settings, hooks)
     A, names, settings = run.A, run.names, run.settings
-    k = within(settings.k, (A.shape[0], run.width), settings.file)
+    k = wanted_count(settings.k, (A.shape[0], run.width), settings.file)
     m = A.shape[0] if names.samples is None else len(names.samples)
     colors = None
     if settings.label_column is not None:
@@ -330,7 +329,7 @@ def estimated(given: Settings) -> None:
     for name in ("device", "scheduler", "workers"):
         if getattr(settings, name) is not None:
             raise click.UsageError(f"`estimate` predicts a fit in one process on the CPU. Remove --{name}.")
-    paths = writing.planned(settings, hooks)
+    paths = writing.output_paths(settings, hooks)
     watch = MemoryWatch()
     run = opened(settings, hooks)
     A, names, C = run.A, run.names, run.covariates
@@ -341,7 +340,7 @@ def estimated(given: Settings) -> None:
     if isinstance(A, Gaps):
         if settings.missing == "em":
             mean = np.nan_to_num(A.observed_moments(np.ones(A.shape[0])).mean)  # 0 in columns without values
-            rank = int(within(settings.k, A.shape, settings.file))
+            rank = int(wanted_count(settings.k, A.shape, settings.file))
             penalty = "auto" if settings.penalty is None else settings.penalty
             completion = foreseen_completion(A, rank, penalty, settings.max_iter or MAX_ITER)
         else:
@@ -351,13 +350,13 @@ def estimated(given: Settings) -> None:
         run = replace(run, A=A)
     B = run.taken()
     assert isinstance(B, Operator)
-    k = within(settings.k, B.shape, settings.file)
+    k = wanted_count(settings.k, B.shape, settings.file)
     memory = left_beside(A, settings.memory)
     solver = solver_of(B, k, settings, memory)
     with counted(A):
         predicted = [each.foresee(run) for each in hooks]
-        B = planned_for(B, run.steps, k, solver, settings.tol, memory)
-        within_memory(memory, B, k, solver, settings.tol)
+        B = planned(B, run.steps, k, solver, settings.tol, memory)
+        within(memory, B, k, solver, settings.tol)
     reads, ranking = (sum(each) for each in zip((0, 0), *predicted, strict=True))
     reads += settings.mixed  # for the scale
     foreseen = estimate(

@@ -489,7 +489,7 @@ class Settings:
         return checked
 
 
-def within(k: int | float | None, shape: tuple[int, int], file: str) -> int | float:
+def wanted_count(k: int | float | None, shape: tuple[int, int], file: str) -> int | float:
     if k is None:
         return min(USUAL, *shape)
     if isinstance(k, int) and k > min(shape):

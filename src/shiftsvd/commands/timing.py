@@ -12,7 +12,7 @@ import numpy as np
 from shiftsvd.backends import as_operator, centered
 from shiftsvd.backends.device import HOST, moved
 from shiftsvd.commands.options import device_named
-from shiftsvd.commands.settings import USUAL, Settings, within
+from shiftsvd.commands.settings import USUAL, Settings, wanted_count
 from shiftsvd.errors import plural
 from shiftsvd.io import open_matrix
 from shiftsvd.kernels import default_threads, instruction_set
@@ -28,7 +28,7 @@ Row = tuple[str, SolverName]  # a device, and a solver on it
 def run(settings: Settings) -> None:
     path, k, devices = settings.files[0], int(settings.k or USUAL), dict.fromkeys(map(device_named, settings.devices))
     X, _ = open_matrix(path)
-    within(k, X.shape, path)
+    wanted_count(k, X.shape, path)
     A = centered(X)
     placed = {device: centered(_on_device(X, device)) for device in devices}
     for device in devices:

@@ -281,7 +281,7 @@ def _hash(file: Path) -> str:
         return file_digest(content, HASHES).hexdigest()
 
 
-def planned(settings: Settings, hooks: Sequence[Hooks]) -> dict[str, Path]:
+def output_paths(settings: Settings, hooks: Sequence[Hooks]) -> dict[str, Path]:
     """Return the path of every output. Raise ValueError if a package is missing or an input would be replaced."""
     if settings.out is None:
         return {}
