@@ -41,7 +41,8 @@ from shiftsvd.io.formats.columns import (
 from shiftsvd.io.formats.grid import Grid, Stored, shown
 from shiftsvd.io.formats.header import Head, numbered
 from shiftsvd.io.formats.notices import of_text_columns, of_variants
-from shiftsvd.io.formats.tally import Finding, Numbers, Seen, Tally
+from shiftsvd.io.formats.ranges import Numbers, Seen
+from shiftsvd.io.formats.tally import Finding, Tally
 from shiftsvd.io.formats.text import TextBatch, TextRows, block_bytes, undecoded
 from shiftsvd.io.formats.totals import SUMMED, is_total, rows_of_totals
 from shiftsvd.kernels import default_threads, ordered

@@ -48,7 +48,8 @@ from shiftsvd.io.formats.columns import (
     with_indicators,
 )
 from shiftsvd.io.formats.notices import check_table
-from shiftsvd.io.formats.tally import Tally, has_suspect_name
+from shiftsvd.io.formats.ranges import has_suspect_name
+from shiftsvd.io.formats.tally import Tally
 from shiftsvd.io.formats.text import LINES
 from shiftsvd.io.formats.totals import SUMMED, is_total, rows_of_totals
 from shiftsvd.io.location import Location

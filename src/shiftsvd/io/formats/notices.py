@@ -9,7 +9,8 @@ from shiftsvd.io.base import Notation, Opened, called
 from shiftsvd.io.choices import Choices, naming, shown
 from shiftsvd.io.formats.cells import any_number, same_unit, unit_of_header
 from shiftsvd.io.formats.columns import use
-from shiftsvd.io.formats.tally import FACTORS, FEW, Finding, Tally, are, short
+from shiftsvd.io.formats.ranges import short
+from shiftsvd.io.formats.tally import FACTORS, FEW, Finding, Tally, are
 from shiftsvd.runs.messages import log_notice, warn
 
 _SHOWN = 5  # names in a notice

@@ -17,7 +17,6 @@ from shiftsvd.io.formats.cells import (
     OTHER,
     Cells,
     Number,
-    are_dates,
     arrow,
     filled,
     gaps_of,
@@ -40,23 +39,17 @@ from shiftsvd.io.formats.columns import (
     says_identifiers,
     use,
 )
+from shiftsvd.io.formats.ranges import CLASS, CODES, ROWS, YEAR, Numbers, Seen
 
-_ROWS = 3  # rows of a finding that are named
-_LONGEST = 40  # characters of a cell in a message
-# Different texts and numbers that are counted; a column with more has many. A set of 100 numbers takes 10 kB.
-_TEXTS, _NUMBERS = 1000, 100
+_TEXTS = 1000  # different texts that are counted; a column with more has many
 _SAMPLE = 200  # rows in which leading zeros are searched
 FEW = 10  # different texts from which a column without repeats does not hold classes
 _RUN, _SHUFFLED = 5, 20  # rows from which consecutive integers, sorted and in any order, count as identifiers
 _KINDS = 20  # most values of a column of classes
 _CATEGORIES = 5  # a column of at most so many different whole numbers may hold categories
 _EXAMPLES = 3
-_AT_ONCE = 1 << 18  # numbers of a block that are summarised at once, so that temporary arrays stay small
 _HUNDRED, _THOUSAND = 99, 1000  # whole numbers among which 1.234 may be a larger one: beyond the first, below the other
 _MANY = 100  # odd cells from which those alike are parsed together
-_BELOW: Final = (-99.0, -999.0, -9999.0, -99999.0)  # numbers that stand for missing values where none is negative
-_ABOVE: Final = (99.0, 999.0, 9999.0, 99999.0, 999999.0)  # and where the others are much smaller
-_SENTINELS: Final = (*_BELOW, *_ABOVE, -np.inf, np.inf)
 _DATE: Final = re.compile(
     r"\d{4}[-/.]\d{1,2}[-/.]\d{1,2}([T ].*)?|\d{1,2}[-/.]\d{1,2}[-/.](\d{4}|\d{2})( .*)?"
     r"|\d{1,2}[- ]?[A-Za-z]{3,9}\.?[- ,]*\d{2,4}|[A-Za-z]{3,9}\.? \d{1,2},? \d{4}|\d{1,2}:\d{2}(:\d{2}([.,]\d+)?)?"
@@ -64,14 +57,9 @@ _DATE: Final = re.compile(
 # Units that change a number, and the other cells if these have none.
 FACTORS: Final = dict.fromkeys("%‰", "none and may be shares") | dict.fromkeys("KM", "none and may be whole numbers")
 _CENSORED = 0.05  # share of cells below a limit from which a profile replaces them by half of it
-_CODES = 1e11  # whole numbers above are codes, such as those in bars
 _DAY: Final = re.compile(
     r"(.*[_\W])?(day|date|datum|tag|fecha|jour|data|giorno|time|timestamp|zeit|epoch|hora|heure|ora)([_\W].*)?",
     re.IGNORECASE,
-)
-_YEAR: Final = re.compile(r"(.*[_\W])?(years?|yr|jahr|ann[ée]e|año|anno|ano|rok|år)([_\W].*)?", re.IGNORECASE)
-_CLASS: Final = re.compile(
-    r"(.*[_\W])?(class|classes|label|labels|target|cluster|group|species|outcome|y)", re.IGNORECASE
 )
 _SERIALS: Final = ((20_000, 60_000), (9e8, 3e9))  # days of spreadsheets, and seconds since 1970
 Kind = Literal["measurement", "identifier", "label", "date", "constant", "text"]
@@ -96,125 +84,6 @@ class Finding:
     @property
     def settings(self) -> list[Setting]:
         return [part for part in self.uses[self.best] if isinstance(part, Setting)] if self.uses else []
-
-
-@dataclass
-class Seen:
-    """Cells of one kind: their number, the first rows with them, and the first text."""
-
-    text: str
-    count: int = 0
-    rows: list[int] = field(default_factory=list)
-    texts: set[str] = field(default_factory=set)  # different texts, up to one more than may be named
-
-    def add(self, count: int, rows: Iterable[int], text: str = "") -> None:
-        self.count += count
-        if len(self.texts) <= FEW_TEXTS:
-            self.texts.add(text or self.text)
-        self.rows += [row for row, _ in zip(rows, range(_ROWS - len(self.rows)), strict=False)]
-
-    @property
-    def places(self) -> str:
-        others = self.count - len(self.rows)
-        *first, last = [f"{row:,}" for row in self.rows] + ([f"{others:,} more"] if others else [])
-        rows = f"{', '.join(first)} and {last}" if first else last
-        return f"row{'s' if self.count > 1 else ''} {rows}"
-
-    def __str__(self) -> str:
-        return f"{short(self.text)!r} ({self.places})"
-
-
-class Numbers:
-    """Ranges and kinds of the numbers of columns, added up block by block, for all columns at once."""
-
-    def __init__(self, names: Sequence[str]) -> None:
-        n = len(names)
-        self.names, self.n_rows = names, 0
-        self.n_numbers, self.n_missing = np.zeros((2, n), np.int64)
-        self.low, self.high, self._last = np.full(n, np.inf), np.full(n, -np.inf), np.full(n, np.nan)
-        self.whole, self.dates, self.consecutive = np.ones((3, n), bool)
-        # Sums of values, of absolute values, and of squares of distances from the first row.
-        self.sums, self.sizes, self._squares, self._origin = np.zeros((4, n))
-        self.counts = np.zeros(n, np.int64)  # entries that are not zero
-        self.marked = set[float]()  # numbers that stand for missing values, and occur
-        self.sentinels = dict[int, dict[float, Seen]]()
-        self.distinct: dict[int, set[float] | None] = {
-            j: set() for j, name in enumerate(names) if has_suspect_name(name)
-        }
-
-    def without(self, values: npt.NDArray[Any], marks: Sequence[float]) -> npt.NDArray[Any]:
-        """Return numbers, NaN where they stand for a missing value."""
-        if not marks:
-            return values
-        found = np.isin(values, marks)
-        self.marked.update(values[found].tolist())
-        return np.where(found, np.nan, values)
-
-    def add(self, X: npt.NDArray[Any], first: int) -> None:
-        step = max(1, _AT_ONCE // max(1, X.shape[1]))
-        for i in range(0, len(X), step):
-            self._add(X[i : i + step], first + i)
-
-    @np.errstate(invalid="ignore", over="ignore")  # infinite values are refused later
-    def _add(self, X: npt.NDArray[Any], first: int) -> None:
-        # Reductions run along memory: over rows of a narrow block, over columns of a wide one.
-        values = X = np.asarray(X, np.float64, order="F" if X.shape[0] > X.shape[1] else "C")
-        there = ~np.isnan(values)
-        self.n_numbers += there.sum(0)
-        ends = np.fmin.reduce(values), np.fmax.reduce(values)
-        codes = {(int(j), float(end[j])) for end in ends for j in np.flatnonzero(np.isin(end, _SENTINELS))}
-        if codes:
-            values = values.copy()
-            for j, code in sorted(codes):
-                found = values[:, j] == code
-                seen = self.sentinels.setdefault(j, {}).setdefault(code, Seen(f"{code:g}"))
-                seen.add(int(found.sum()), first + np.flatnonzero(found))
-                values[found, j] = np.nan
-            ends = np.fmin.reduce(values), np.fmax.reduce(values)
-        self.low, self.high = np.fmin(self.low, ends[0]), np.fmax(self.high, ends[1])
-        is_whole, steps = self.whole.nonzero()[0], self.consecutive.nonzero()[0]
-        some = values[:, is_whole]
-        self.whole[is_whole] = np.all((some == np.floor(some)) | np.isnan(some), axis=0)
-        dates = (self.dates & self.whole).nonzero()[0]
-        self.dates &= False
-        self.dates[dates] = np.all(are_dates(values[:, dates]) | np.isnan(values[:, dates]), axis=0)
-        before = [self._last[None, steps]] if self.n_rows else []
-        self.consecutive[steps] = np.all(np.diff(np.concatenate([*before, X[:, steps]]), axis=0) == 1, axis=0)
-        self._last = np.asarray(X[-1], np.float64)
-        filled = np.where(there, X, 0)
-        self.sums += filled.sum(0)
-        self.sizes += np.abs(filled).sum(0)
-        self._origin = self._origin if self.n_rows else filled[0]
-        self._squares += np.square(np.where(there, X - self._origin, 0)).sum(0)
-        self.counts += (filled != 0).sum(0)
-        for j, distinct in self.distinct.items():
-            if distinct is not None:
-                column = values[:, j]
-                distinct.update(column[~np.isnan(column)][: 2 * _NUMBERS].tolist())
-                self.distinct[j] = None if len(distinct) > _NUMBERS else distinct
-        self.n_rows += len(X)
-
-    def is_permutation(self, j: int) -> bool:
-        """Return True if the numbers have the range, the sum and the sum of squares of consecutive whole numbers."""
-        n, low = self.n_rows, self.low[j] - self._origin[j]
-        sums = n * low + n * (n - 1) / 2, n * low**2 + low * n * (n - 1) + (n - 1) * n * (2 * n - 1) / 6
-        found = self.sums[j] - n * self._origin[j], self._squares[j]
-        return bool(self.high[j] - self.low[j] == n - 1 and np.allclose(found, sums, rtol=1e-12, atol=0.1))
-
-    @property
-    @np.errstate(invalid="ignore", over="ignore")
-    def deviations(self) -> npt.NDArray[np.float64]:
-        """The standard deviations of the columns."""
-        n = np.maximum(self.n_numbers, 1)
-        squares = self._squares - (self.sums - n * self._origin) ** 2 / n
-        return np.asarray(np.sqrt(np.maximum(squares, 0) / np.maximum(n - 1, 1)))
-
-    @property
-    def suspects(self) -> list[int]:
-        """The columns that may be identifiers, dates or categories, or hold numbers for missing values."""
-        whole = self.whole & (self.n_numbers == self.n_rows)
-        unusual = self.dates | self.consecutive | (self.low > _CODES) | (self.high - self.low == self.n_rows - 1)
-        return sorted({*np.flatnonzero(whole & unusual).tolist(), *self.sentinels, *self.distinct})
 
 
 @dataclass(eq=False)
@@ -275,7 +144,7 @@ class Tally:
         found = found._replace(values=values)
         if not self.proven:
             self.proven, unclear = proves(found.texts, self.decimal)
-            for i in unclear[:_ROWS] if self.stores else ():
+            for i in unclear[:ROWS] if self.stores else ():
                 self._add_unclear(found.texts[int(i)].as_py(), [first + int(i)])
             self._add_grouped(found, unclear, first)
         if not self.n_rows:
@@ -301,7 +170,7 @@ class Tally:
             self._add_unclear(texts[int(places[0])].as_py(), first + odd[places], len(places))
         if like.unit and np.any(alike):
             seen = self.units.setdefault(like.unit, Seen(cell))
-            seen.add(int(alike.sum()), (first + odd[alike][:_ROWS]).tolist())
+            seen.add(int(alike.sum()), (first + odd[alike][:ROWS]).tolist())
             seen.texts.update(texts.take(arrow(np.flatnonzero(alike))).unique()[: FEW_TEXTS + 1].to_pylist())
         return odd[~alike]
 
@@ -350,7 +219,7 @@ class Tally:
         self.has_thousands |= bool(np.any(sizes >= _THOUSAND))
         if len(unclear):
             self.grouped.text = self.grouped.text or found.texts[int(unclear[0])].as_py()
-            self.grouped.add(len(unclear), (first + unclear[:_ROWS]).tolist())
+            self.grouped.add(len(unclear), (first + unclear[:ROWS]).tolist())
 
     @property
     def _may_be_grouped(self) -> bool:
@@ -451,11 +320,11 @@ class Tally:
             return self.n_numbers > 1
         if self.n_rows < 2 or not self.whole or self.n_missing or not self.n_numbers:
             return self.coded
-        if self.of.dates[self.place] or self.coded or self.low > _CODES:
+        if self.of.dates[self.place] or self.coded or self.low > CODES:
             return True
         if says_identifiers(self.name):
             return not self.repeats
-        if self._are_within([(1500, 2101)]) and _YEAR.fullmatch(self.name.strip()):
+        if self._are_within([(1500, 2101)]) and YEAR.fullmatch(self.name.strip()):
             return True
         return (self.n_rows >= _RUN and bool(self.of.consecutive[self.place])) or (
             self.n_rows >= _SHUFFLED and self.of.is_permutation(self.place)
@@ -468,7 +337,7 @@ class Tally:
     def is_class(self) -> bool:
         most = min(_KINDS, self.n_numbers // 2)
         is_few = self.whole and self.distinct is not None and len(self.distinct) <= most
-        return is_few and _CLASS.fullmatch(self.name.strip()) is not None
+        return is_few and CLASS.fullmatch(self.name.strip()) is not None
 
     @property
     def n_codes(self) -> int:
@@ -597,13 +466,5 @@ def _first_repeated(texts: Sequence[str], before: set[Any]) -> str:
     return ""
 
 
-def short(cell: str) -> str:
-    return cell if len(cell) <= _LONGEST else cell[: _LONGEST - 1] + "…"
-
-
 def are(count: int) -> str:
     return "is" if count == 1 else "are"
-
-
-def has_suspect_name(name: str) -> bool:
-    return says_identifiers(name) or any(each.fullmatch(name.strip()) for each in (_CLASS, _YEAR))
