@@ -267,7 +267,12 @@ def test_influence_names_the_sample_without_which_a_component_turns(tmp_path: Pa
     written = pd.read_csv(tmp_path / "influence.csv", index_col="sample")
     assert list(written)[-4:] == ["PC3_at_least", "PC3_at_most", "space_at_least", "space_at_most"]
     assert np.allclose(written.loc["s17", ["PC3_at_least", "PC3_at_most"]], [at_least, at_most], atol=1e-6)
-    assert np.allclose(written.iloc[:, :6], expected.angles.reshape(60, 6), atol=1e-6)
+    ends = written.to_numpy()[:, :6].reshape(60, 3, 2)  # refits may have made them narrower
+    assert np.all(
+        (ends[:, :, 0] >= expected.angles[:, :, 0] - 1e-6) & (ends[:, :, 1] <= expected.angles[:, :, 1] + 1e-6)
+    )
+    for turn in told("influence", model, tmp_path / "X.csv", "-q")["turns"]:  # the angles that are printed are known
+        assert turn["at_most"] - turn["at_least"] < 0.1
     found = told("influence", model, tmp_path / "X.csv", "--leave-out", "donor", "-q")
     by_donor = shiftsvd.PCA(3, random_state=0).fit(X).influence(X, np.arange(60) % 5, widest=0)
     assert [turn["component"] for turn in found["turns"]] == ["PC1", "PC2", "PC3", "space"]

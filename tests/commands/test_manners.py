@@ -111,7 +111,9 @@ def test_each_subcommand_says_what_it_can_do_about_them(tmp_path: Path, X) -> No
     assert invoke("fit", table(tmp_path / "X.csv", X), "-k", 2, "-o", tmp_path / "out", "--no-report").exit_code == 0
     X[3, 2] = np.nan
     path, model = table(tmp_path / "gaps.csv", X), tmp_path / "out" / "model.safetensors"
-    assert "repeat the fit with --missing mean or" in refused("transform", model, path, "-o", tmp_path / "Z.csv")
+    said = refused("transform", model, path, "-o", tmp_path / "Z.csv")
+    assert "repeat the fit with --missing mean or" in said
+    assert "--drop" not in said
     assert "column 'height'. Use --missing mean to replace missing values by the mean" in refused(
         "estimate", path, "-k", 2
     )

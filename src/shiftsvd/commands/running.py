@@ -125,7 +125,9 @@ def _with_remedy(error: BaseException) -> BaseException:
         verbs = ("has", "gets") if found.n_empty == 1 else ("have", "get")
         empty = f"{plural(found.n_empty, 'column')} {verbs[0]} no values, and {verbs[1]} components of 0"
         return error.but(remedy=f"use --missing em, because {empty}")
-    return error.but(remedy=_FILL.get(str(context.command.name), "fill missing values in the file"))
+    verb = str(context.command.name)
+    drop = None if verb == "transform" else found.drop  # a model needs its columns
+    return error.but(remedy=_FILL.get(verb, "fill missing values in the file"), drop=drop)
 
 
 def _accepts_missing(given: Mapping[str, Any]) -> bool:

@@ -206,7 +206,8 @@ def influence(
     """Bound values and angles of the components without each row, or without each group of rows.
 
     Refit if the bounds of an angle differ by more than `widest` (in radians), and with `settle`, for small data in
-    memory, until it is known which row or group turns each component and the space most. Also return the refitted ones.
+    memory, until it is known which row or group turns each component and the space most, and by how much. Also return
+    the refitted ones.
     """
     found = subspace(A, V, rng)
     m, centred = A.shape[0], fits.centred
@@ -239,6 +240,9 @@ def influence(
     for ends in (*angles.swapaxes(0, 1), spaces):
         while left and len(rivals := np.flatnonzero(rivals_of(ends) & ~refitted)):
             refit(int(rivals[ends[rivals, 1].argmax()]))
+            left -= 1
+        if left and not refitted[largest_turn(ends)]:
+            refit(largest_turn(ends))
             left -= 1
     return Influence(labels, np.sqrt(values), np.degrees(angles), np.degrees(spaces)), refitted
 
