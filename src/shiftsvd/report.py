@@ -47,6 +47,7 @@ PLACED: Final = 5  # components in the table of supplementary columns
 NAMED: Final = 8  # features of each sign in a list
 LEAST: Final = 0.05  # smallest loading in a list, relative to the largest
 CLEAR: Final = 1 / 3  # smallest loading in a sentence, relative to the largest
+SIMILAR: Final = 3 / 4  # smallest loading of a feature that the sentence counts, relative to the largest
 DOMINANT: Final = 1 / 3  # share of one sample in a component from which a sentence names it
 FEWEST: Final = 10  # samples from which such a share is unusual
 CLOSE: Final = 4  # largest number of decimals of a bound in percent
@@ -404,12 +405,15 @@ def _in_words(fit: Fit, names: list[str], categories: dict[str, str]) -> dict[st
         return None
     share = None if fit.shares is None else float(fit.shares[0])
     phrases: dict[str, list[tuple[str, str]]] = {"numbers": [], "classes": []}
-    ends = _ends(fit.components[0], names, IN_WORDS, CLEAR)
-    for end, size, often in zip(ends, ("large", "small"), ("more", "less"), strict=True):
+    loadings = fit.components[0] / np.max(np.abs(fit.components[0]))
+    ends = zip((loadings, -loadings), _ends(loadings, names, IN_WORDS, CLEAR), strict=True)
+    for (of_end, end), size, often in zip(ends, ("large", "small"), ("more", "less"), strict=True):
+        more = int(np.count_nonzero(of_end >= SIMILAR)) - len(end)
+        others = [plural(more, "other feature")] * (more > 0)
         numbers = [name for name, _ in end if name not in categories]
         classes = [categories[name] for name, _ in end if name in categories]
-        phrases["numbers"] += [(size, joined(numbers))] * bool(numbers)
-        phrases["classes"] += [(often, joined(classes))] * bool(classes)
+        phrases["numbers"] += [(size, joined([*numbers, *others]))] * bool(numbers)
+        phrases["classes"] += [(often, joined([*classes, *([] if numbers else others)]))] * bool(classes)
     return {"share": share, **phrases}
 
 

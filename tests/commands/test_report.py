@@ -261,6 +261,13 @@ def test_the_first_component_is_told_in_the_names_of_the_features(tmp_path: Path
     assert "explains 99." in text
 
 
+def test_the_sentence_counts_further_features_of_similar_loadings(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    table = rng.standard_normal((80, 1)) * [1.0, 1.02, 0.98, 0.97, 0.96, 0.2] + 0.01 * rng.standard_normal((80, 6))
+    text = page(tmp_path, ss.PCA(n_components=2).fit(table), names=[*"abcdef"]).text
+    assert " values of b, a, c and 2 other features ;" in text
+
+
 def test_only_clear_loadings_are_in_the_sentence(tmp_path: Path) -> None:
     pca = ss.PCA(n_components=1).fit(X)
     pca.components_ = np.array([[0.8, -0.2, 0.5, *[0.0] * 9]])
