@@ -376,6 +376,8 @@ def test_chromosomes_that_are_absent_are_warned_of(folder: Path, model: Path) ->
     few = cohort.some(np.arange(N) % 4 == 0).written(folder / "few.bed")
     assert "warning: " in table(model, few)[2]
     assert "has only" in table(model, few)[2]
+    assert "Check their standard errors" in table(model, few)[2]
+    assert "Use --project lsq." in table(model, few, "--project", "mean")[2]
 
 
 def plinked(program: str, file: Path, *options: str) -> Path:

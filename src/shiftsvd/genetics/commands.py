@@ -357,7 +357,7 @@ class GenotypeHooks(cli.Hooks):
         settings, extra, files = self.settings, self.settings.extra, self.read()
         target = Target.of(pca.basis, files, extra["match"] or "auto", extra["trust_ambiguous"])
         method = cast("ProjectName", extra["project"] or "lsq")
-        _report_match(target, settings.quiet)
+        _report_match(target, method, settings.quiet)
         components, form = cli.component_names(target.basis.loadings.shape[1]), cli.table_format(str(settings.out))
         columns = [*components, *([] if method == "mean" or form == "npy" else [f"{name}_se" for name in components])]
         columns += ["n_variants"] if form not in ("npy", "eigenvec") else []
@@ -494,7 +494,7 @@ _REMOVED: Final = {
 }
 
 
-def _report_match(target: Target, quiet: bool) -> None:
+def _report_match(target: Target, method: ProjectName, quiet: bool) -> None:
     file, found, n = target.files.name, target.match.counts, int(np.count_nonzero(target.basis.used))
     used = f"{found['matched']:,} of the {n:,} variants of the model"
     how, removed = (
@@ -509,10 +509,8 @@ def _report_match(target: Target, quiet: bool) -> None:
             quiet,
         )
     if found["matched"] < _MIN_MATCHED * n:
-        warnings.warn(
-            f"{file} has only {used}, so scores are less accurate. Check their standard errors (columns *_se).",
-            stacklevel=2,
-        )
+        remedy = "Use --project lsq" if method == "mean" else "Check their standard errors (columns *_se)"
+        warnings.warn(f"{file} has only {used}, so scores are less accurate. {remedy}.", stacklevel=2)
     if target.match.in_segments(target.basis.used):
         warnings.warn(
             f"{file} lacks whole segments of the genome. Standard errors may be too small, because LD in these "
