@@ -1,6 +1,7 @@
 """Readers and fits keep to the memory that was said, measured from outside, or refuse before they take it."""
 
 import gzip
+import re
 import sys
 import tracemalloc
 from contextlib import nullcontext
@@ -188,6 +189,34 @@ try:
 except ValueError as error:
     print("refused:", error)
 """
+
+
+GRAPH = """
+import numpy as np, scipy.sparse as sp, shiftsvd as ss
+ss.SpectralEmbedding(2, affinity="precomputed", random_state=0).fit(np.ones((50, 50)))
+i = np.arange(60_000).reshape(600, 100)  # a grid
+ends = [(i[1:], i[:-1]), (i[:, 1:], i[:, :-1])]
+j, k = (np.concatenate([pair[end].ravel() for pair in ends]) for end in (0, 1))
+W = sp.csr_array((np.random.default_rng(0).uniform(0.5, 1.5, len(j)), (j, k)), shape=(i.size, i.size))
+W, limit = W + W.T, int(sys.argv[1])
+ready()
+try:
+    fit = ss.SpectralEmbedding(10, affinity="precomputed", tol=1e-2, random_state=0, memory_limit=limit).fit(W)
+    print(fit.converged_, fit.n_products_ > 100)
+except ValueError as error:
+    print("refused:", error)
+"""
+
+
+@pytest.mark.long
+@pytest.mark.filterwarnings("ignore")
+def test_graphs_with_small_gaps_take_what_is_predicted() -> None:
+    refusal = measured_python(GRAPH, 10_000_000).out
+    assert refusal.startswith("refused: finding 10 coordinates of 60,000 nodes needs about ")
+    limit = round(float(re.search(r"about ([0-9.]+) MB", refusal)[1]) * 1.01e6)
+    found = measured_python(GRAPH, limit)
+    assert found.out == "True True\n", found.out + found.err
+    assert found.growth <= 1.1 * limit
 
 
 @pytest.mark.long

@@ -2719,8 +2719,8 @@ FAULTS = (
     fault(
         "the degree of a polynomial of an affinity",
         "solvers/filtered.py",
-        "self.recurrence(V, doubled / 2, self.degree - 1)",
-        "self.recurrence(V, doubled / 2, self.degree)",
+        "self.recurrence(V, first, self.degree - 1)",
+        "self.recurrence(V, first, self.degree)",
         "estimators/test_graphs.py",
         "estimators",
     ),

@@ -31,7 +31,7 @@ EDGES = 2**18  # edges whose differences are computed at once
 # average: products read vectors from the cache, and took 0.77 of the time for neighbours of 100,000 points of a surface
 # (0.003), 0.85 for points of 20 dimensions (0.16), where sorting took longer, and as long for 10,000 points.
 UNSORTED, NARROW = 2**15, 0.05
-Recurrence = Callable[[Panel, Panel, int], tuple[Panel, Panel]]
+Recurrence = Callable[[Panel, Panel, int], Panel]
 MOVED = 2.5  # subtracted from the eigenvalue 1 of the trivial vectors
 SUMMED = 64  # rounding error of sums over edges, in rounding units of the roots of the diagonal
 
@@ -87,7 +87,7 @@ class Affinity(Operator):
         return W
 
     def recurrence(self, scale: float, shift: float) -> Recurrence:
-        """Return the function that replaces (before, now) by (now, ``scale N now + shift now - before``)."""
+        """Return the function of (before, now, steps) that computes ``scale N now + shift now - before`` repeatedly."""
 
         def product(V: Panel) -> Panel:
             W = self.normalized(V)
@@ -130,7 +130,7 @@ class EdgeAffinity(Affinity):
         if not shared or X.dtype != np.float64:
             return partial(_recur, self.as_operator(X).matmat)
 
-        def recur(before: Panel, now: Panel, steps: int) -> tuple[Panel, Panel]:
+        def recur(before: Panel, now: Panel, steps: int) -> Panel:
             found = shared.recur(X, before, now, steps, self.costs.n_threads or default_threads())
             record_read(steps)
             return found
@@ -170,12 +170,12 @@ class EdgeAffinity(Affinity):
         return total
 
 
-def _recur(product: Callable[[Panel], Panel], before: Panel, now: Panel, steps: int) -> tuple[Panel, Panel]:
+def _recur(product: Callable[[Panel], Panel], before: Panel, now: Panel, steps: int) -> Panel:
     for _ in range(steps):
         after = product(now)
         after -= before
         before, now = now, after
-    return before, now
+    return now
 
 
 def affinity_of_edges(W: csr_array, as_operator: Any) -> EdgeAffinity:

@@ -183,8 +183,11 @@ class PCoA(Components):
 
     def _leading(self, B: "DoubleCentred", k: int, rng: np.random.Generator) -> Eigenpairs:
         solver, n = HermitianLanczos(self.tol), B.shape[0]
-        needed = 8 * n * (solver.basis_columns(k, n) + 4 * max(k, 2 * solver.block(n)))
-        affordable(needed, self.memory_limit, f"finding {plural(k, 'coordinate')} of {plural(n, 'point')}")
+        affordable(
+            8 * n * solver.peak_columns(k, n),
+            self.memory_limit,
+            f"finding {plural(k, 'coordinate')} of {plural(n, 'point')}",
+        )
         return solver(B, k, rng)
 
     @property

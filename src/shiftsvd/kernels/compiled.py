@@ -116,8 +116,8 @@ def steps_of(
     return take
 
 
-# Replace (before, now) by (now, ``X now - before``), `steps` times; X is square.
-def recur(X: CSR, before: Array, now: Array, steps: int, n_threads: int) -> tuple[Array, Array]:
+# Return the last of `steps` panels, each of which is X times the one before it minus the one before that; X is square.
+def recur(X: CSR, before: Array, now: Array, steps: int, n_threads: int) -> Array:
     pair, stored = [panel(before, X.dtype), panel(now, X.dtype)], _in_pieces(X)
     at_once = max(1, OPERATIONS // max(X.nnz * now.shape[1], 1))
     for first in range(0, steps, at_once):
@@ -125,7 +125,7 @@ def recur(X: CSR, before: Array, now: Array, steps: int, n_threads: int) -> tupl
         for parts in zip(pair[0].parts, pair[1].parts, strict=True):
             _compiled.recur(stored, count, *parts, n_threads)
         pair = pair[:: -1 if count % 2 else 1]
-    return pair[0].join(), pair[1].join()
+    return pair[1].join()
 
 
 def _arrays(X: CSR) -> tuple[Array, Array, Array]:

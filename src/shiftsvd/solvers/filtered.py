@@ -66,8 +66,8 @@ class Filtered(Derived):
 
     def matmat(self, V: Panel) -> Panel:
         V = self.A.nontrivial(V)
-        doubled = self.recurrence(np.zeros_like(V), V, 1)[1]
-        return self.A.nontrivial(self.recurrence(V, doubled / 2, self.degree - 1)[1]) / self.size
+        first = self.recurrence(np.zeros_like(V), V, 1) / 2
+        return self.A.nontrivial(self.recurrence(V, first, self.degree - 1)) / self.size
 
     def rmatmat(self, W: Panel) -> Panel:
         return self.matmat(W)
@@ -194,7 +194,7 @@ def modes_bytes(A: Affinity, k: int) -> int:
 
     Of a matrix in a file: its blocks, and sums of products of each thread.
     """
-    n, copies, columns = A.shape[0], 0, VectorLanczos(block_size=BLOCK).basis_columns(k, A.shape[0]) + 5 * BLOCK + 4 * k
+    n, copies, columns = A.shape[0], 0, VectorLanczos(block_size=BLOCK).peak_columns(k, A.shape[0])
     if A.largest is None:
         copies = 2 * 12 * A.costs.stored
     elif blocks := A.costs.working_bytes:

@@ -26,7 +26,7 @@ from shiftsvd.numerics.orth import inner
 from shiftsvd.numerics.panels import lengths
 from shiftsvd.operators import Operator, Panel, panel_dtype
 from shiftsvd.solvers.base import TOL
-from shiftsvd.solvers.constants import MISSED_TOL, USUAL_BLOCK
+from shiftsvd.solvers.constants import MISSED_TOL, SWEEPS, USUAL_BLOCK
 from shiftsvd.solvers.krylov import Factorization, RitzPairs
 from shiftsvd.solvers.probe import Proven, miss_limit, prove, required_bounds
 from shiftsvd.solvers.problem import Budget, Continue, Outcome, Products, Stop, basis_columns, most_passes
@@ -70,12 +70,20 @@ class HermitianLanczos:
     def basis_columns(self, k: int, n: int) -> int:
         return basis_columns(k, self.block(n), n, self.max_basis)
 
+    def reserved_columns(self, k: int, n: int) -> int:
+        """Return the columns of the basis, plus those that a probe is likely to add."""
+        return min(self.basis_columns(k, n) + (SWEEPS + 1) * self.block(n), n)
+
+    def peak_columns(self, k: int, n: int) -> int:
+        """Predict the columns of all panels: the basis, half of it in a restart, some blocks, and vectors."""
+        return self.reserved_columns(k, n) + self.basis_columns(k, n) // 2 + 3 * self.block(n) + 2 * k
+
     def __call__(self, A: Operator, k: int, rng: Generator, start: Panel | None = None) -> Eigenpairs:
         n, b, dtype = A.shape[0], self.block(A.shape[0]), panel_dtype(A.dtype)
         Q = rng.standard_normal((n, b)) if start is None else start @ rng.standard_normal((start.shape[1], b))
         budget = Budget(max(self.max_passes or most_passes(n, b), -(-k // b)))
         G = Products(A.matmat, dtype, budget, reads=1, last_reads=1, double_eps=A.costs.eps)
-        F = Factorization.of(Q.astype(dtype), self.basis_columns(k, n), rng)
+        F = Factorization.of(Q.astype(dtype), self.basis_columns(k, n), rng, reserved=self.reserved_columns(k, n))
         # `_negative` needs the first block, which is in the basis until the first restart or probe. Check before both.
         first_epoch, steps = F.epoch, min(max(2, 2 * k // b) + 1, n if F.columns == n else F.columns // b - 1)
         proven, negative, lowest = Proven(b), 0.0, np.inf
