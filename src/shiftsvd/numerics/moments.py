@@ -141,7 +141,7 @@ def _rounded(x: Vector, y: Vector) -> tuple[Vector, Vector]:
 
 
 def merge_zeros(moments: Moments, weight: Vector | float) -> Moments:
-    return moments.merge(Moments(weight, np.zeros_like(moments.mean), np.zeros(len(moments.mean))))
+    return moments.merge(Moments(weight, np.zeros(1), np.zeros(1)))  # zeros of all columns
 
 
 def weight_of_zeros(parts: Array | None, m: int, stored: Array) -> Vector:
