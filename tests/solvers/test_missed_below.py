@@ -157,3 +157,12 @@ def test_a_fit_is_complete_up_to_the_limit_of_missed_values_and_no_further(share
     found = reading.certified(ss.as_operator(np.eye(3)), ritz, np.array([2.0]), nothing, nothing, none, 0.05, nothing)
     assert found.complete == (share < 1)
     assert found.missed_below == pytest.approx(2 * 1.05 * share)
+
+
+@pytest.mark.parametrize("seed", [445, 831, 1713, 2473])
+def test_a_reading_that_lowers_the_last_value_by_rounding_stays_complete(seed: int) -> None:
+    m, n = 1200, 900
+    X = sparse.random_array((m, n), density=0.02, rng=np.random.default_rng(0), dtype=np.float32)
+    X = sparse.csr_array(X * np.exp(-np.arange(n) / 30).astype(np.float32))
+    F = ss.svd(X, 6, shift="mean", scale=True, sample_weight=np.linspace(1, 2, m), rng=seed)
+    assert F.info.missed_below <= 1.05 * F.S[-1] * (1 + 1e-9)

@@ -214,7 +214,8 @@ def steps_to_go(history: History, in_memory: bool = False) -> int:
 
 
 def unproven(p: Problem, ritz: Ritz, proven: Proven) -> list[CountBound]:
-    needs = required_bounds(ritz, miss_limit(ritz, max(p.tol, p.missed_tol)), proven.seen)
+    # The reading may find the k-th value lower, by the rounding error of the products.
+    needs = required_bounds(ritz, miss_limit(ritz, max(p.tol, p.missed_tol)) - ritz.noise, proven.seen)
     return needs if proven.needs_probe(needs) else []
 
 
