@@ -3,7 +3,7 @@
 ARPACK and LOBPCG take the loosest of some tolerances for which the sine of the largest angle between their space and an
 accurate one is at most the tolerance of ours. All use two threads where they can; contestants take turns.
 Run: python -m benchmarks.claims.graphs [--rounds 3] [--nodes 10000 100000] [--components 10] [--tol 1e-4]
-     [--peers arpack lobpcg]
+     [--peers arpack lobpcg] [--only roll]
 """
 
 import argparse
@@ -22,12 +22,10 @@ import shiftsvd as ss
 TOLERANCES = (1e-2, 1e-4, 1e-6, 1e-8, 1e-10, 1e-12)
 
 
-def graphs(nodes: int) -> dict[str, Any]:
-    points = {
-        "roll": make_swiss_roll(nodes, noise=0.3, random_state=0)[0],
-        "blobs": make_blobs(nodes, 20, centers=30, cluster_std=6.0, random_state=0)[0],
-    }
-    return {name: _symmetric(kneighbors_graph(X, 15)) for name, X in points.items()}
+POINTS: dict[str, Callable[[int], Any]] = {
+    "roll": lambda nodes: make_swiss_roll(nodes, noise=0.3, random_state=0)[0],
+    "blobs": lambda nodes: make_blobs(nodes, 20, centers=30, cluster_std=6.0, random_state=0)[0],
+}
 
 
 def _symmetric(G: Any) -> csr_array:
@@ -46,9 +44,11 @@ def main() -> None:
     parser.add_argument("--components", type=int, default=10)
     parser.add_argument("--tol", type=float, default=1e-4)
     parser.add_argument("--peers", nargs="+", default=["arpack", "lobpcg"], choices=["arpack", "lobpcg"])
+    parser.add_argument("--only", nargs="+", default=list(POINTS), choices=list(POINTS))
     args = parser.parse_args()
     for nodes in args.nodes:
-        for name, W in graphs(nodes).items():
+        for name in args.only:
+            W = _symmetric(kneighbors_graph(POINTS[name](nodes), 15))
             race(f"{name}, {nodes:,} nodes, {W.nnz:,} entries", W, args.components, args.tol, args.rounds, args.peers)
 
 
