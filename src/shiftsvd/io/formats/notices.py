@@ -159,13 +159,13 @@ def of_codes(tallies: Sequence[Tally]) -> Iterator[Finding]:
         text = (
             f"{len(found):,} columns have 2 to 5 different whole numbers, which may be categories: {shown(names, 3)}."
         )
-        uses = ((Setting("one_hot"), " for categories without an order"),)
-        yield Finding(text, uses, is_error=False, applies=False, by_hand=_ORDERED)
+        uses = Setting("one_hot"), " for categories without an order"
+        yield Finding(text, (uses,), is_error=False, applies=False, by_hand=_ORDERED)
         return
     for tally in found:
         text = f"column {tally.name!r} has {tally.n_codes} different whole numbers, which may be categories."
-        uses = (use("one_hot", [tally.name]),)
-        yield Finding(text, uses, (tally.name,), is_error=False, applies=False, by_hand=_ORDERED)
+        one_hot = use("one_hot", [tally.name])
+        yield Finding(text, (one_hot,), (tally.name,), is_error=False, applies=False, by_hand=_ORDERED)
 
 
 def _of_columns(tallies: Sequence[Tally], used: bool) -> Iterator[Finding]:
