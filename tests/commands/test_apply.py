@@ -341,7 +341,7 @@ def test_influence_refuses_other_samples_and_empty_labels(tmp_path: Path) -> Non
     frame.assign(g=["", *frame.g[1:]]).to_csv(tmp_path / "gap.csv", index=False)
     for line, message in (
         (("few.csv",), "influence needs the 20 rows of the fit, got 19"),
-        (("gap.csv", "--leave-out", "g"), "The column 'g' is empty for 1 sample."),
+        (("gap.csv", "--leave-out", "g"), "The column 'g' is empty for 1 sample: "),
         (("X.csv", "--leave-out", "h"), "has no column 'h'"),
     ):
         result = invoke("influence", model, tmp_path / line[0], *line[1:], "-o", tmp_path / "out.csv")

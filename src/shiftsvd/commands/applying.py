@@ -151,10 +151,12 @@ def influence(settings: Settings) -> None:
     groups = None
     if settings.leave_out is not None:
         groups = np.array(labels_of(A.shape[0], "leave_out", settings, _choices(pca, settings), hooks).cells)
-        if unknown := int(np.isin(np.char.strip(groups), NO_CLASS).sum()):
+        unknown = np.flatnonzero(np.isin(np.char.strip(groups), NO_CLASS))
+        if len(unknown):
+            called = few(f"row {i + 1:,} (counted from 1)" if names.samples is None else names.samples[i] for i in unknown)
             raise ValueError(
-                f"The column {settings.leave_out!r} is empty for {plural(unknown, 'sample')}. Pass a file with a label "
-                "for each sample."
+                f"The column {settings.leave_out!r} is empty for {plural(len(unknown), 'sample')}: {called}. Write a "
+                "label for each; samples with the same label are left out together."
             )
     with named(names.features), progress(settings.progress, settings.quiet) as listen, listening(listen):
         found, refitted = pca._influence(A, groups, settings.widest, settle=True)
