@@ -87,8 +87,8 @@ def count_signals(
     theta : positive float or inf
         The noise has variance ``mu + mu^2 / theta``; inf is Poisson.
     least_nonzeros : int
-        Use only rows and columns with at least this number of nonzero entries in the columns and rows that are used; the
-        factors of the others are 0. Raise it if the scaling does not converge.
+        Use only rows and columns with at least this number of nonzero entries in the used columns and rows; the factors
+        of the others are 0. Raise it if the scaling does not converge.
     rng : int, Generator or None
         As in `svd`.
     n_threads : int, optional
