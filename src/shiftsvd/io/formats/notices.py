@@ -164,8 +164,8 @@ def of_codes(tallies: Sequence[Tally]) -> Iterator[Finding]:
         return
     for tally in found:
         text = f"column {tally.name!r} has {tally.n_codes} different whole numbers, which may be categories."
-        one_hot = use("one_hot", [tally.name])
-        yield Finding(text, (one_hot,), (tally.name,), is_error=False, applies=False, by_hand=_ORDERED)
+        one_hot, by_hand = use("one_hot", [tally.name]), _ORDERED if tally.n_codes > 2 else ""
+        yield Finding(text, (one_hot,), (tally.name,), is_error=False, applies=False, by_hand=by_hand)
 
 
 def _of_columns(tallies: Sequence[Tally], used: bool) -> Iterator[Finding]:
