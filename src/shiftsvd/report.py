@@ -18,7 +18,7 @@ import numpy as np
 
 from shiftsvd import plot
 from shiftsvd.errors import Refused, Setting, plain_lines, plural
-from shiftsvd.estimators.features import feature_names_of
+from shiftsvd.estimators.features import feature_names_of, n_empty_of
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.plot import ScoreRaster
 from shiftsvd.plot.fitted import ORANGE, Fit, largest, percent, read, short
@@ -192,6 +192,7 @@ def _page(fit: Fit, info: dict[str, Any], names: list[str]) -> dict[str, Any]:
         "least_of_class": LEAST_OF_CLASS,
         "quantity": fit.quantity,
         "whole": fit.whole,
+        "n_empty": n_empty_of(fit.model),
         "rows": rows[:ROWS],
         "table": _table(rows) if 0 < len(rows) <= TABLE else None,
         "late": [row["number"] for row in rows if row["converged"] == "no"],

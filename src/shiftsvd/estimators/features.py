@@ -276,6 +276,16 @@ def feature_names_of(model: Any) -> Any:
     return None if names is None else names[kept_of(getattr(model, "preprocess_", ()), len(names))]
 
 
+def n_empty_of(model: Any) -> int:
+    """Return the number of features without any value if these hold all missing values of a fit, else 0."""
+    n_missing, m = getattr(getattr(model, "info_", None), "n_missing", None), getattr(model, "n_samples_", 0)
+    if not n_missing or not m or n_missing % m:
+        return 0
+    sizes = np.max(np.abs(model.components_), axis=0, initial=0)
+    n_zero = int(np.count_nonzero(sizes <= 8 * np.finfo(sizes.dtype).eps))
+    return n_zero if n_missing == m * n_zero else 0
+
+
 MOST_LOST: Final = 0.5  # of the squared length of any direction among the components, for absent features
 MAX_ABSENT: Final = 0.1  # default share of absent features of models that selected features
 
