@@ -87,7 +87,8 @@ def count_signals(
     theta : positive float or inf
         The noise has variance ``mu + mu^2 / theta``; inf is Poisson.
     least_nonzeros : int
-        Rows and columns with fewer nonzero entries are left out, until none is left with fewer.
+        Use only rows and columns with at least this number of nonzero entries in the used columns and rows; the factors
+        of the others are 0. Raise it if the scaling does not converge.
     rng : int, Generator or None
         As in `svd`.
     n_threads : int, optional
@@ -108,7 +109,7 @@ def count_signals(
     Warns
     -----
     UserWarning
-        If the exact number of values above the edge may be larger than the bounds.
+        If no bound of the number of values above the edge is proven.
 
     See Also
     --------
@@ -166,7 +167,11 @@ def count_signals(
             v,
         )
     if at_most == min(m, n) > found.k:
-        warn(f"{found.k} values exceed the edge, but more may; no bound of their number is proven.")
+        warn(
+            f"{found.k} values exceed the edge, but more may: too many are near the edge to bound their number. If the "
+            "counts have more variance than Poisson's, pass ",
+            *(Setting("theta"), "; otherwise treat k as a lower bound."),
+        )
     return found
 
 

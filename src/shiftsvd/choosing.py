@@ -218,12 +218,12 @@ def suggest_k(
     entries = as_transforms(preprocess)
     with threads(n_threads):
         if method in ("elbow", "gavish-donoho"):
+            held = None if known is None else len(known.S)
             if known is None:
                 A = as_operator(X, n_threads=n_threads, memory_limit=memory_limit)
                 B = Preparation(shift, scale, entries=entries).learn(A).of_own
                 F = decompose(B, _most(max_k, A.shape), "auto", TOL, rng, memory_limit)
                 known = of_result(F, centred=isinstance(shift, str))
-            held = len(known.S) if X is None else None
             rule = elbow if method == "elbow" else hard_threshold
             return suggested(*rule(known.first(max_k or MAX_K)), method, min(known.shape), held)
         if X is None:
@@ -234,9 +234,9 @@ def suggest_k(
         most = _most(max_k, data.X.shape)
         if method == "parallel":
             found = parallel(data, most, n_draws, n_deviations, rng)
-        else:
-            found = bi_cross_validation(data, most, folds, rng)
-        return suggested(*found, method, min(data.X.shape))
+            return suggested(*found, method, min(data.X.shape))
+        k, table = bi_cross_validation(data, most, folds, rng)
+        return suggested(k, table, method, _most_held_out(data.X.shape, folds))
 
 
 def warm_start(fitted: Any, tol: float = TOL) -> BlockLanczos:
@@ -300,12 +300,15 @@ def suggested(k: int, table: dict[str, Vector], method: str, most: int, held: in
     if k >= last and method != "elbow":
         more = Setting("max_k", min(2 * last, most))
         remedy: tuple[Any, ...] = "There may be more. Pass a larger ", Setting("max_k"), ", such as ", more, "."
-        if last >= most:
+        if method == "cv" and last >= most:
+            remedy = "The parts have no more, so there may be more. Pass more ", Setting("folds"), "."
+        elif last >= most:
             remedy = ("They are the full rank of the matrix. Keep all components, or choose a share of the variance.",)
         elif held is not None and last >= held:
             known = "They are all components of this fit, so there may be more. Pass the data: "
             remedy = f"{known}suggest_k(X, {method!r}, ", more, ")."
-        warn(f"All {last} components exceed the threshold. ", *remedy)
+        do = "reduce the held-out error" if method == "cv" else "exceed the threshold"
+        warn(f"All {last} components {do}. ", *remedy)
     return Suggestion(int(k), method, table)
 
 
@@ -508,10 +511,14 @@ def _holds(F: SVDResult, k: int, threshold: float) -> bool:
 def bi_cross_validation(data: Resampling, most: int, folds: int, rng: Generator) -> Evidence:
     m, n = data.X.shape
     folds = integer("folds", folds, 2, min(m, n), f" for a {m:,} x {n:,} matrix")
-    k = min(most, m - -(-m // folds), n - -(-n // folds))
+    k = min(most, _most_held_out((m, n), folds))
     parts = [(i, j) for i in _folds(m, folds, rng) for j in _folds(n, folds, rng)]
     errors = sum(_held_out(data, i, j, k, rng) for i, j in parts) / (m * n)
     return int(np.argmin(errors)), {"components": np.arange(k + 1), "error": np.asarray(errors)}
+
+
+def _most_held_out(shape: tuple[int, int], folds: int) -> int:
+    return min(side - -(-side // folds) for side in shape)
 
 
 def _held_out(data: Resampling, i: Vector, j: Vector, k: int, rng: Generator) -> Vector:

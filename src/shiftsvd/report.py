@@ -18,16 +18,15 @@ import numpy as np
 
 from shiftsvd import plot
 from shiftsvd.errors import Refused, Setting, plain_lines, plural
-from shiftsvd.estimators.features import feature_names_of
-from shiftsvd.estimators.settings import TO_ROUNDING
-from shiftsvd.io.choices import JOIN
+from shiftsvd.estimators.features import feature_names_of, n_empty_of
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.plot import ScoreRaster
 from shiftsvd.plot.fitted import ORANGE, Fit, largest, percent, read, short
 from shiftsvd.plot.points import CRISP, LEAST_OF_CLASS, colouring
-from shiftsvd.runs.memory import parse_bytes, shown_bytes
+from shiftsvd.runs.memory import shown_bytes
 from shiftsvd.runs.outputs import Outputs, local, refuse
 from shiftsvd.solvers.base import TOL
+from shiftsvd.wording import categories_of, is_mixed, settings_of, shown, solver
 
 __all__ = ["write"]
 
@@ -183,16 +182,17 @@ def _environment(jinja2: Any) -> Any:
 
 
 def _page(fit: Fit, info: dict[str, Any], names: list[str]) -> dict[str, Any]:
-    rows, categories = _rows(fit, info)[: fit.n_varying], _categories(fit.model)
+    rows, categories = _rows(fit, info)[: fit.n_varying], categories_of(fit.model)
     title = type(fit.model).__name__ if fit.is_estimator else "Singular value decomposition"
     return {
-        "title": "Factor analysis of mixed data (FAMD)" if categories and _is_mixed(fit.model) else title,
+        "title": "Factor analysis of mixed data (FAMD)" if categories and is_mixed(fit.model) else title,
         "k": len(rows),
         "n_null": fit.k - len(rows),
         "categories": categories,
         "least_of_class": LEAST_OF_CLASS,
         "quantity": fit.quantity,
         "whole": fit.whole,
+        "n_empty": n_empty_of(fit.model),
         "rows": rows[:ROWS],
         "table": _table(rows) if 0 < len(rows) <= TABLE else None,
         "late": [row["number"] for row in rows if row["converged"] == "no"],
@@ -391,15 +391,6 @@ def _loadings_figures(fit: Fit, names: list[str]) -> Iterator[dict[str, Any]]:
         yield figure | {"number": component, "rest": [(short(names[j], 60), float(values[j])) for j in order]}
 
 
-def _categories(model: Any) -> dict[str, str]:
-    one_hot = getattr(getattr(model, "table_", None), "one_hot", {})
-    return {short(f"{name}{JOIN}{one}", 60): short(f"{name} = {one}", 60) for name in one_hot for one in one_hot[name]}
-
-
-def _is_mixed(model: Any) -> bool:
-    return isinstance(getattr(model, "scale", None), np.ndarray)  # `fit --mixed` computes the divisors
-
-
 def _in_words(fit: Fit, names: list[str], categories: dict[str, str]) -> dict[str, Any] | None:
     if not fit.n_varying or not fit.components.size:
         return None
@@ -446,128 +437,6 @@ def _ends(values: Vector, names: list[str], count: int, least: float) -> Iterato
 
 def number(value: float | None) -> str:
     return "–" if value is None else f"{value:#.5g}".removesuffix(".")
-
-
-# --- settings and solvers in words ----------------------------------------------------------------------------------
-
-LONGEST: Final = 500  # characters of a setting or a fact
-
-# Descriptions of the settings of estimators, and of their values that are not numbers.
-SETTINGS: Final = {
-    "n_components": "components requested",
-    "shift": "subtracted from the data",
-    "scale": "features divided by",
-    "scale_ddof": "ddof of standard deviations",
-    "preprocess": "transformations",
-    "missing": "missing values",
-    "unobserved": "entries not stored are missing",
-    "penalty": "penalty of the completion",
-    "max_iter": "largest number of iterations of the completion",
-    "whiten": "scores of unit variance",
-    "solver": "solver setting",
-    "svd_solver": "scikit-learn's name of the solver",
-    "algorithm": "scikit-learn's name of the solver",
-    "tol": "tolerance (relative error)",
-    "random_state": "seed",
-    "n_threads": "threads",
-    "memory_limit": "memory limit",
-    "iterated_power": "power iterations of randomized solvers",
-    "n_iter": "power iterations of randomized solvers",
-    "n_oversamples": "extra samples of randomized solvers",
-    "power_iteration_normalizer": "normalizer of power iterations",
-    "batch_size": "rows per batch",
-}
-WITHOUT_EFFECT: Final = ("copy", "verbose")  # settings for compatibility with scikit-learn only
-_NOTHING: Final = {"None": "nothing"}
-VALUES: Final = {
-    "shift": {"mean": "the mean of each feature", "rows": "the mean of each sample", "both": "both means"} | _NOTHING,
-    "scale": {"pareto": "square roots of their standard deviations"}
-    | dict.fromkeys(("std", "True"), "their standard deviations")
-    | _NOTHING,
-    "preprocess": _NOTHING,
-    "missing": {"error": "not allowed", "mean": "replaced by the mean of the feature", "em": "predicted by the model"},
-    "n_components": {"None": "all"},
-    "random_state": {"None": "random"},
-    "n_threads": {"None": "all cores"},
-    "memory_limit": {"None": "half of the available memory"},
-    "tol": {"None": f"{TOL:g}, the default"},
-    "solver": {"auto": "the cheapest accurate solver (auto)"} | _NOTHING,
-}
-SOLVERS: Final = {
-    **dict.fromkeys(("BlockLanczos", "lanczos"), "block Lanczos"),
-    **dict.fromkeys(("Gram", "gram"), "Gram matrix of the short side"),
-    **dict.fromkeys(("Exact", "exact"), "exact factorization"),
-    "RandomizedSVD": "randomized",
-    **dict.fromkeys(
-        ("ShiftedRandomizedSVD", "shifted-randomized"), "shifted randomized, Algorithm 1 of Basirat (2019)"
-    ),
-    "Streaming": "streaming of batches",
-}
-ARGUMENTS: Final = {
-    "tol": "relative accuracy",
-    "n_oversamples": "extra samples",
-    "n_iter": "power iterations",
-    "power_iteration_normalizer": "normalized by",
-    "block_size": "columns of a block",
-    "ell": "directions kept",
-}
-_MADE: Final = re.compile(r"(\w+)\((.*)\)")
-_ARGUMENT: Final = re.compile(r"(\w+)=('[^']*'|[^,()]+(?:\([^()]*\))?)")
-
-
-def settings_of(model: Any) -> dict[str, dict[str, str]]:
-    if not hasattr(model, "get_params"):
-        return {"chosen": {}, "usual": {}}
-    now, usual = model.get_params(deep=False), type(model)().get_params(deep=False)
-    settings: dict[str, dict[str, str]] = {"chosen": {}, "usual": {}}
-    for name, value in ((name, now[name]) for name in now if name not in WITHOUT_EFFECT):
-        kind = "usual" if repr(value) == repr(usual[name]) else "chosen"
-        settings[kind][SETTINGS.get(name, name.replace("_", " "))] = setting(name, value)
-    steps = now.get("preprocess")
-    for each in steps if isinstance(steps, list | tuple) else ():
-        if hasattr(each, "max_value"):  # a step of cells that scales and clips
-            settings["usual"].pop(SETTINGS["scale"], None)
-            settings["chosen"][SETTINGS["scale"]] = f"their standard deviations, then clipped at {each.max_value:g}"
-    solvers = (now.get(name) for name in ("solver", "svd_solver", "algorithm"))
-    if now.get("tol") is None and any(name in TO_ROUNDING for name in solvers):
-        settings["usual"] |= {SETTINGS["tol"]: "down to rounding, the default of this solver"}
-    if _is_mixed(model) and _categories(model):
-        settings["chosen"][SETTINGS["scale"]] = "their standard deviations; categories by roots of their frequencies"
-    return settings
-
-
-def setting(name: str, value: Any) -> str:
-    if (said := VALUES.get(name, {}).get(str(value))) is not None:
-        return said
-    if isinstance(value, list | tuple) and name == "preprocess":
-        return ", then ".join(solver(each) for each in value)
-    if name == "memory_limit":
-        return shown_bytes(parse_bytes(value))
-    return solver(value) if name in ("solver", "preprocess") else shown(value)
-
-
-def solver(made: Any) -> str:
-    text = " ".join(str(made).split())
-    found = _MADE.fullmatch(text)
-    name, given = (text, "") if found is None else found.groups()
-    said = [(key, value.strip("'")) for key, value in _ARGUMENT.findall(given) if value != "None"]
-    arguments = [f"{ARGUMENTS.get(key, key.replace('_', ' '))} {value}" for key, value in said]
-    called = SOLVERS.get(name, name)
-    return short(f"{called} ({', '.join(arguments)})" if arguments else called, LONGEST)
-
-
-def shown(value: Any) -> str:
-    if value is None:
-        return "none"
-    if isinstance(value, bool | np.bool_):
-        return "yes" if value else "no"
-    if isinstance(value, int | np.integer):
-        return f"{value:,}"
-    if isinstance(value, np.ndarray):
-        return f"{' × '.join(f'{side:,}' for side in value.shape)} numbers"
-    if isinstance(value, tuple) and all(isinstance(one, int | np.integer) for one in value):
-        return " × ".join(f"{one:,}" for one in value)
-    return short(value, LONGEST)
 
 
 # --- figures as SVG, with the colours and the width of the page -----------------------------------------------------

@@ -227,6 +227,10 @@ def test_more_may_stand_out_than_were_looked_at() -> None:
         UserWarning, match=r"They are all components of this fit, .*\. Pass the data: .*\(X, 'gavish-donoho', max_k=8\)"
     ):
         assert ss.suggest_k(ss.PCA(4).fit(D), "gavish-donoho").k == 4
+    with pytest.warns(UserWarning, match="They are all components of this fit"):  # X does not extend the fit
+        ss.suggest_k(ss.PCA(4).fit(D), "gavish-donoho", X=D)
+    with pytest.warns(UserWarning, match="components reduce the held-out error. .* Pass more folds"):
+        assert ss.suggest_k(D[:, :6], "cv", max_k=6, rng=0).k == 4
     assert ss.suggest_k(D, "gavish-donoho", max_k=8).k == 5
     with pytest.warns(
         UserWarning, match="exceed the threshold. They are the full rank of the matrix. .* a share of the variance"

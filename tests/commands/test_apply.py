@@ -264,6 +264,7 @@ def test_influence_names_the_sample_without_which_a_component_turns(tmp_path: Pa
     expected = shiftsvd.PCA(3, random_state=0).fit(X).influence(X, widest=1)
     at_least, at_most = expected.angles[16, 2]
     assert f"Without sample s17, PC3 turns by {np.floor(10 * at_least) / 10:.1f} to " in result.stdout
+    assert result.stdout.count(" degrees, and the space of all components by ") == 3
     written = pd.read_csv(tmp_path / "influence.csv", index_col="sample")
     assert list(written)[-4:] == ["PC3_at_least", "PC3_at_most", "space_at_least", "space_at_most"]
     assert np.allclose(written.loc["s17", ["PC3_at_least", "PC3_at_most"]], [at_least, at_most], atol=1e-6)
@@ -277,6 +278,10 @@ def test_influence_names_the_sample_without_which_a_component_turns(tmp_path: Pa
     by_donor = shiftsvd.PCA(3, random_state=0).fit(X).influence(X, np.arange(60) % 5, widest=0)
     assert [turn["component"] for turn in found["turns"]] == ["PC1", "PC2", "PC3", "space"]
     first = int(by_donor.angles[:, 0, 0].argmax())
+    space = found["turns"][0]["space_at_least"], found["turns"][0]["space_at_most"]  # without the same donor
+    assert space[0] - 1e-6 <= by_donor.subspace[first, 1]
+    assert by_donor.subspace[first, 0] <= space[1] + 1e-6
+    assert not {"space_at_least", "space_at_most"} & {*found["turns"][3]}
     assert found["turns"][0]["without"] == f"d{first}"
     least, most = by_donor.angles[first, 0]
     assert found["turns"][0]["at_least"] <= most + 1e-6
@@ -341,7 +346,7 @@ def test_influence_refuses_other_samples_and_empty_labels(tmp_path: Path) -> Non
     frame.assign(g=["", *frame.g[1:]]).to_csv(tmp_path / "gap.csv", index=False)
     for line, message in (
         (("few.csv",), "influence needs the 20 rows of the fit, got 19"),
-        (("gap.csv", "--leave-out", "g"), "The column 'g' is empty for 1 sample."),
+        (("gap.csv", "--leave-out", "g"), "The column 'g' is empty for 1 sample: "),
         (("X.csv", "--leave-out", "h"), "has no column 'h'"),
     ):
         result = invoke("influence", model, tmp_path / line[0], *line[1:], "-o", tmp_path / "out.csv")

@@ -203,3 +203,34 @@ def test_labels_of_totals_and_notes_among_stored_rows_are_profiled(kind: str, tm
             read_files([path], None, Choices.of(ids="part"))
         if last[0] == "Total":
             assert profile(path).settings["keep_total"]
+
+
+@pytest.mark.parametrize(
+    ("cell", "message"),
+    [
+        (
+            "4.7",
+            "'4.7' (row 5). Write this cell in the file with a decimal comma, as the other cells, or use --na 4.7 ",
+        ),
+        ("1.234", "'1.234' (row 5) may mean 1.234 or 1234; all other numbers are below 100. Write this cell in the "),
+    ],
+)
+def test_points_among_decimal_commas_are_refused(tmp_path: Path, cell: str, message: str) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("a;b\n" + "".join(f"{cell if i == 3 else f'{3 + i % 4},5'};{i * i % 7},25\n" for i in range(12)))
+    assert message in invoke("fit", path, "-k", 1).stderr
+    assert message in done("info", path).stdout
+    assert "--decimal" not in done("info", path).stdout.splitlines()[-1]
+    path.write_text(path.read_text().replace("6,5;", "612,5;"))  # among hundreds, the point separates thousands
+    assert cell == "4.7" or f"'{cell}' (row 5) is read as 1234" in done("fit", path, "-k", 1).stderr
+
+
+@pytest.mark.parametrize(("fitted", "new"), [("height [cm]", "height [m]"), ("height", "height (m)")])
+def test_a_header_with_another_unit_is_refused_and_named(tmp_path: Path, fitted: str, new: str) -> None:
+    for name, header in (("a", fitted), ("b", new)):
+        rows = "".join(f"{160 + i * i % 7},{60 + i * i % 11}\n" for i in range(12))
+        (tmp_path / f"{name}.csv").write_text(f"{header},weight [kg]\n{rows}")
+    done("fit", tmp_path / "a.csv", "-k", 1, "-o", tmp_path / "out", "--no-report")
+    said = invoke("transform", tmp_path / "out" / "model.safetensors", tmp_path / "b.csv", "-o", "-").stderr
+    assert f"{fitted!r} in the model, {new!r} here. Convert these columns, and name them as in the model." in said
+    assert "--max-absent" not in said.partition("Names differ")[2]

@@ -15,7 +15,7 @@ import pytest
 from sklearn.decomposition import PCA as SklearnPCA  # noqa: N811
 
 import shiftsvd as ss
-from shiftsvd import report
+from shiftsvd import report, wording
 from shiftsvd.plot.fitted import read
 from tests.support.commands import done, invoke
 
@@ -465,7 +465,7 @@ def test_chosen_settings_are_told_from_the_defaults(bare: Page) -> None:
     ],
 )
 def test_the_tolerance_that_a_solver_takes_by_default_is_told(model: Any, said: str) -> None:
-    assert report.settings_of(model)["usual"][report.SETTINGS["tol"]] == said
+    assert wording.settings_of(model)["usual"][wording.SETTINGS["tol"]] == said
 
 
 def test_a_result_without_a_norm_has_no_shares(tmp_path: Path) -> None:
@@ -638,11 +638,11 @@ def test_names_that_are_not_unicode_are_written(tmp_path: Path) -> None:
 
 
 def test_settings_and_facts_are_short() -> None:
-    assert report.shown(np.zeros((3, 4))) == "3 × 4 numbers"
-    assert report.shown((10000, 3)) == "10,000 × 3"
-    assert report.shown(None) == "none"
-    assert (report.shown(True), report.shown(np.False_)) == ("yes", "no")
-    assert len(report.shown("x" * 5000)) == 500
+    assert wording.shown(np.zeros((3, 4))) == "3 × 4 numbers"
+    assert wording.shown((10000, 3)) == "10,000 × 3"
+    assert wording.shown(None) == "none"
+    assert (wording.shown(True), wording.shown(np.False_)) == ("yes", "no")
+    assert len(wording.shown("x" * 5000)) == 500
     assert report.number(None) == report.percent(None) == "–"
     shares = {0.5: "50.00", 1.234e-6: "0.00012", 9.1e-7: "0.000091", 0.999997: "99.99970", 1.0: "100.00", 0.0: "0.00"}
     shares |= {3e-9: "< 0.00001", 1 - 3e-9: "> 99.99999", 1e-15: "0.00"}
@@ -656,7 +656,7 @@ def test_a_memory_limit_is_shown_as_it_was_passed(tmp_path: Path) -> None:
     assert model.memory_limit == "200M"
     for limit, text in (("200M", "200 MB"), (3_000_000, "3 MB"), (None, "half of the available memory")):
         model.set_params(memory_limit=limit)
-        settings = report.settings_of(model)
+        settings = wording.settings_of(model)
         assert (settings["chosen"] | settings["usual"])["memory limit"] == text
 
 

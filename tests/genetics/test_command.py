@@ -354,6 +354,20 @@ def test_info_describes_genotypes_and_its_command_works(tmp_path: Path) -> None:
     assert "has positions of GRCh37, but --exclude-long-range hg38 removes regions of GRCh38" in result.stderr
 
 
+def test_info_describes_one_file_a_chromosome_together(tmp_path: Path) -> None:
+    G = genotypes(60, 300)
+    parts = [
+        write(
+            tmp_path / f"c{i}.bed", G[:, of].copy(), chromosome=[str(i)] * 150, sid=[f"rs{i}_{j}" for j in range(150)]
+        )
+        for i, of in ((1, slice(150)), (2, slice(150, None)))
+    ]
+    told = json.loads(done("info", *parts, "--stack", "columns", "--json").stdout)
+    assert (told["chromosomes"], told["files"]) == ({"1": 150, "2": 150}, 2)
+    np.testing.assert_allclose(told["missing_by_sample"]["largest"], np.isnan(G).mean(axis=1).max(), rtol=6e-3)
+    done(*told["command"].split()[1:], "-k", 2)
+
+
 def test_the_report_counts_filters_and_draws_relatives_as_projected(tmp_path: Path) -> None:
     G = genotypes(60, 300, gaps=0)
     G[7] = G[3]

@@ -120,7 +120,7 @@ def test_what_cannot_be_is_refused_in_a_line(case: Case, tmp_path: Path) -> None
         ((case.model, half), "influence needs the 58 rows of the fit, got 30"),
         ((tmp_path / "own.safetensors", case.bed), "own.safetensors"),
         ((case.model, case.bed, "--leave-out", "pop"), "has no column 'pop'"),
-        ((case.model, case.bed, "--leave-out", "pop", *labels), "The column 'pop' is empty for 39 samples."),
+        ((case.model, case.bed, "--leave-out", "pop", *labels), "The column 'pop' is empty for 39 samples: "),
         ((case.model, case.bed, *labels), "--labels requires --leave-out"),
         ((case.model, tmp_path / "G.npy", "--leave-out", "pop", *labels), "--labels requires genotypes"),
     ):

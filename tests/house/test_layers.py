@@ -33,6 +33,7 @@ LAYERS = (
     ("streaming",),
     ("estimators",),
     ("plot", "testing"),
+    ("wording",),
     ("report",),
     ("commands",),
     ("cli",),

@@ -156,6 +156,17 @@ def test_missing_entries_are_counted_and_shares_said_to_be_of_what_they_are_of(
         assert (found["settings"]["penalty"], found["settings"]["max_iter"]) == ("auto", 300)
 
 
+def test_missing_values_of_land_alone_are_no_predictions(tmp_path: Path) -> None:
+    X = np.random.default_rng(0).standard_normal((40, 12))
+    X[:, [2, 7]] = np.nan
+    np.save(tmp_path / "X.npy", X)
+    found = told(tmp_path / "X.npy", "--missing", "em", "-o", tmp_path / "out")
+    assert found["variance_of"] == "the data, without 2 features that have no values"
+    page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+    assert "All 80 missing values are in\n2 features without any value" in page
+    assert "This is not a share of the data" not in page
+
+
 def test_a_fit_without_gaps_says_what_it_said(tmp_path: Path, X: np.ndarray) -> None:
     np.save(tmp_path / "X.npy", np.nan_to_num(X))
     found = told(tmp_path / "X.npy", "-o", tmp_path / "out")

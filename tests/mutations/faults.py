@@ -2782,7 +2782,7 @@ FAULTS = (
     ),
     fault(
         "booleans of NumPy in a report",
-        "report.py",
+        "wording.py",
         "isinstance(value, bool | np.bool_)",
         "isinstance(value, bool)",
         "commands/test_report.py",

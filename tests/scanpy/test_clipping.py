@@ -9,8 +9,8 @@ import pytest
 from scipy import sparse
 
 import shiftsvd as ss
-from shiftsvd.report import settings_of
 from shiftsvd.scanpy import pca, project
+from shiftsvd.wording import settings_of
 from tests.support.cells import CELLS, MASK, annotated, assert_alike, counts, logs, written
 from tests.support.commands import invoke, told
 

@@ -69,6 +69,11 @@ def test_new_cells_must_have_the_genes() -> None:
     pca(reference, 2)
     with pytest.raises(ValueError, match=r"lack 3 of the 40 genes of the components .*: gene0, gene1, gene2"):
         project(query, reference, max_absent=0)
+    pca(reference, 2, mask_var=np.arange(40) < 9)  # genes outside the mask are known to the reference
+    with pytest.raises(
+        ValueError, match=r"gene0, gene1, gene2\. Genes of the new cells that the reference lacks: none"
+    ):
+        project(query, reference)
     query = annotated(counts(5))
     query.var_names = ["same", "same", *query.var_names[2:]]
     with pytest.raises(ValueError, match="must be unique"):

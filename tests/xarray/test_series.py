@@ -139,3 +139,11 @@ def test_what_is_no_series_is_refused() -> None:
             project(modes, da.where((da.time != da.time[3]) | (da.lat > -70) | (da.lon > 0)))
     with pytest.raises(ValueError, match="da must have at least 5 steps for the lags of eofs, got 4"):
         project(sequences, da[:4])
+
+
+def test_some_of_the_lags_of_a_fit_give_no_scores() -> None:
+    da = xarray.DataArray(np.random.default_rng(0).standard_normal((40, 6)), dims=("time", "lon"))
+    modes = extended(da, 2, lags=[0, 2, 4])
+    assert project(modes, da).shape == (2, 36)
+    with pytest.raises(ValueError, match="eofs has 2 of the 3 lags of the fit, which do not give its scores"):
+        project(modes.isel(lag=[0, 1]), da)

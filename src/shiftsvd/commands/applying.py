@@ -52,6 +52,7 @@ ENTRIES = 2**23
 REMEDY = "Raise the limit with ", Setting("max_absent"), ", or fit on the features that both files have."
 OTHERS = ContrastivePCA, DiffusionMap  # models other than PCA that `transform` applies
 LEAST_WIDTH = 0.02  # degrees between the bounds of an angle that a refit could lessen
+SPACE = "space"  # of all components, in place of the name of one
 ROW = "row"  # in place of the names of samples: numbers from 1
 PREFIXES = {"SpectralEmbedding": "SE", "DiffusionMap": "DC", "ContrastivePCA": "cPC"}  # of columns of scores
 # Options of the tables that `fit` writes. Sample names may look like numbers.
@@ -151,10 +152,14 @@ def influence(settings: Settings) -> None:
     groups = None
     if settings.leave_out is not None:
         groups = np.array(labels_of(A.shape[0], "leave_out", settings, _choices(pca, settings), hooks).cells)
-        if unknown := int(np.isin(np.char.strip(groups), NO_CLASS).sum()):
+        unknown = np.flatnonzero(np.isin(np.char.strip(groups), NO_CLASS))
+        if len(unknown):
+            called = few(
+                f"row {i + 1:,} (counted from 1)" if names.samples is None else names.samples[i] for i in unknown
+            )
             raise ValueError(
-                f"The column {settings.leave_out!r} is empty for {plural(unknown, 'sample')}. Pass a file with a label "
-                "for each sample."
+                f"The column {settings.leave_out!r} is empty for {plural(len(unknown), 'sample')}: {called}. Write a "
+                "label for each; samples with the same label are left out together."
             )
     with named(names.features), progress(settings.progress, settings.quiet) as listen, listening(listen):
         found, refitted = pca._influence(A, groups, settings.widest, settle=True)
@@ -162,9 +167,12 @@ def influence(settings: Settings) -> None:
     if labels is None:
         labels, of = np.arange(1, A.shape[0] + 1).astype(str), ROW
     ends = np.concatenate([found.angles, found.subspace[:, None]], axis=1)
-    columns = [*component_names(pca.n_components_), "space"]
+    columns = [*component_names(pca.n_components_), SPACE]
     document = {
-        "turns": [_largest_turn(*pair, labels, of) for pair in zip(columns, ends.swapaxes(0, 1), strict=True)],
+        "turns": [
+            _largest_turn(name, each, found.subspace, labels, of)
+            for name, each in zip(columns, ends.swapaxes(0, 1), strict=True)
+        ],
         "n_left_out": len(ends),
         "leave_out": settings.leave_out,
         "widest": settings.widest,
@@ -185,13 +193,18 @@ def influence(settings: Settings) -> None:
     click.echo(json.dumps(document) if settings.json_out else plain_lines("\n".join(lines)))
 
 
-def _largest_turn(component: str, ends: Block, labels: Any, of: str) -> dict[str, Any]:
-    """Return the row or group without which a component turns most by the lower bound, and the bounds in degrees."""
+def _largest_turn(component: str, ends: Block, spaces: Block, labels: Any, of: str) -> dict[str, Any]:
+    """Return the row or group without which a component turns most by the lower bound, and the bounds in degrees.
+
+    For a component, also return the bounds for the space of all components without the same row or group.
+    """
     row = largest_turn(ends)
     without = f"row {row + 1:,}" if of == ROW else str(labels[row])
     least, most = ends[row].tolist()
     others = max(int(np.count_nonzero(rivals_of(ends))) - 1, 0)
-    return {"component": component, "without": without, "at_least": least, "at_most": most, "others": others}
+    turn = {"component": component, "without": without, "at_least": least, "at_most": most, "others": others}
+    of_space = dict(zip(("space_at_least", "space_at_most"), spaces[row].tolist(), strict=True))
+    return turn if component == SPACE else turn | of_space
 
 
 def _narrower(ends: Block, angles: Block, refitted: Block) -> float | None:
@@ -206,17 +219,27 @@ def _narrower(ends: Block, angles: Block, refitted: Block) -> float | None:
 
 
 def _in_words(turn: Mapping[str, Any], narrower: float | None, of: str) -> str:
-    what = "the space of all components" if turn["component"] == "space" else turn["component"]
-    least, most = math.floor(10 * turn["at_least"]) / 10, math.ceil(10 * turn["at_most"]) / 10
-    if (least, most) == (0, 90):
+    is_space = turn["component"] == SPACE
+    what = "the space of all components" if is_space else turn["component"]
+    by = _degrees(turn["at_least"], turn["at_most"])
+    if by is None:
         return f"{what[0].upper()}{what[1:]}: no angle is proven, because the singular values are too close to others."
     who = f"{turn['without']} (counted from 1)" if of == ROW else f"{of} {turn['without']}"
-    by = f"at least {least:.1f}" if most == 90 else f"{least:.1f} to {most:.1f}"
-    turns = f"Without {who}, {what} turns by {by} degrees."
+    turns = f"Without {who}, {what} turns by {by} degrees"
+    if not is_space:
+        of_space = _degrees(turn["space_at_least"], turn["space_at_most"])
+        turns += f", and the space of all components by {of_space or '0 to 90'}"
     if not turn["others"]:
-        return turns
-    more = f"{turns} Without {plural(turn['others'], 'other')}, {what} may turn more"
+        return f"{turns}."
+    more = f"{turns}. Without {plural(turn['others'], 'other')}, {what} may turn more"
     return f"{more}." if narrower is None else f"{more}: add --widest {narrower:g} to refit without them."
+
+
+def _degrees(at_least: float, at_most: float) -> str | None:
+    least, most = math.floor(10 * at_least) / 10, math.ceil(10 * at_most) / 10
+    if (least, most) == (0, 90):
+        return None
+    return f"at least {least:.1f}" if most == 90 else f"{least:.1f} to {most:.1f}"
 
 
 def inverse(settings: Settings) -> None:

@@ -304,6 +304,7 @@ def _write_page(
     colors: Any,
 ) -> None:
     from shiftsvd import report
+    from shiftsvd.wording import shown
 
     kind, facts = type(models[0][0]).__name__, {**document["settings"], "Time": f"{document['seconds']:.3g} s"}
     source: dict[str, Any] = {"file": document["file"]}
@@ -321,7 +322,7 @@ def _write_page(
         "source": source,
         "heads": list(columns.values()),
         "models": [_section(model, Z, columns, samples, colors) for model, Z in models],
-        "facts": {name: report.shown(value) for name, value in facts.items() if value is not None},
+        "facts": {name: shown(value) for name, value in facts.items() if value is not None},
         "command": typed(),
         "version": version("shiftsvd"),
         "date": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),

@@ -149,14 +149,14 @@ def _of_files(paths: list[Path], kinds: str, settings: Settings) -> Facts:
     facts |= {"samples": shape[0], "features": shape[1]}
     facts |= {"samples_are": opened.samples} if len(paths) == 1 else {"files": len(paths), "stack": settings.stack}
     stored, held = _size(X)
-    profile = _describer(paths, kinds, memory)
+    profile = _describer(paths, kinds, settings.stack, memory)
     few_bytes = held <= (COUNTED if profile is None else SAMPLED)
     facts |= _numbers(shape, stored, X.dtype) | {"n_missing": n_missing(X) if few_bytes else None}
     facts |= {"memory_bytes": held, "read_in_blocks": isinstance(X, RowSource)}
     facts |= _named(*opened.names)
-    if profile is None:
+    more = {} if profile is None else dict(profile(paths, opened, settings.key, memory))
+    if not more:
         return facts
-    more = dict(profile(paths[0], opened, settings.key, memory))
     found = more.pop("settings")
     if facts["n_missing"] and not {"key", "missing"} & set(found):  # the sample may have missed them
         found = {name: value for name, value in found.items() if name in _OF_MISSING} | {"missing": "mean"}
@@ -176,8 +176,8 @@ def _with_key(path: Path, kind: str, settings: Settings) -> Settings:
         return settings.changed(key=next(iter(tree.matrices()), None))
 
 
-def _describer(paths: list[Path], kinds: str, memory: str | None) -> Any:
-    if len(paths) > 1:
+def _describer(paths: list[Path], kinds: str, stack: str | None, memory: str | None) -> Any:
+    if (len(paths) > 1 and stack != "columns") or kinds not in formats():
         return None
     place = formats()[kinds].describe
     if kinds == "zarr":
@@ -189,7 +189,7 @@ def _describer(paths: list[Path], kinds: str, memory: str | None) -> Any:
 
 def _command_with(settings: Settings, found: Facts) -> str:
     options = [spelled(Setting(name, value)) for name, value in found.items() if value is not None]
-    return " ".join(["shiftsvd fit", quoted(as_given(str(settings.files[0]))), *options])
+    return " ".join(["shiftsvd fit", *(quoted(as_given(str(file))) for file in settings.files), *options])
 
 
 def _of_table(found: TableProfile, settings: Settings) -> Facts:

@@ -141,10 +141,11 @@ def transform() -> None:
 )
 def influence() -> None:
     """FILE holds the samples by which `fit` made MODEL. For each component, the sample without which it turns most is
-    printed, with the least and the largest angle in degrees. The bounds hold for a PCA of the other samples, with the
-    scale and the transformations of MODEL. Small data are fitted again without the samples that may turn a component
-    most; large data with --widest only. OUT has a row for each sample, and two columns for each component and for the
-    space of all components.
+    printed, with the least and the largest angle in degrees, and the angle of the space of all components without the
+    same sample. The last line names the sample without which this space turns most. The bounds hold for a PCA of the
+    other samples, with the scale and the transformations of MODEL. Small data are fitted again without the samples that
+    may turn a component most; large data with --widest only. OUT has a row for each sample, and two columns for each
+    component and for the space of all components.
     """
 
 

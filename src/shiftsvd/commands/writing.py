@@ -22,6 +22,7 @@ from shiftsvd.commands.options import as_given, print_message, typed
 from shiftsvd.commands.settings import RECORDED, Settings
 from shiftsvd.commands.tables import WRITERS, Table, Write, component_names, format_named, write_rows
 from shiftsvd.errors import plain_lines, plural
+from shiftsvd.estimators.features import n_empty_of
 from shiftsvd.estimators.fitted import quantity_of
 from shiftsvd.estimators.truncated import ALIGNED, first_is_mean
 from shiftsvd.io import Names
@@ -138,7 +139,9 @@ class Result:
 
 def of_gaps(pca: Any) -> dict[str, Any]:
     info = pca.info_
-    if info.completed is not None:
+    if info.completed is not None and (n_empty := n_empty_of(pca)):
+        whole = f"the data, without {plural(n_empty, 'feature')} that {'has' if n_empty == 1 else 'have'} no values"
+    elif info.completed is not None:
         whole = "the completed matrix: observed entries, and predictions of the model for missing values"
     elif info.n_missing is not None:
         whole = "the data, with missing values replaced by the means"

@@ -21,6 +21,7 @@ from shiftsvd.backends.device.arrays import Arrays
 from shiftsvd.backends.entries import Places
 from shiftsvd.backends.validation import before_sklearn, named
 from shiftsvd.errors import Part, Refused, Setting, few, plural
+from shiftsvd.io.formats.cells import without_unit
 from shiftsvd.kernels import threads
 from shiftsvd.missing.gaps import Gaps
 from shiftsvd.numerics.moments import Vector
@@ -275,6 +276,16 @@ def feature_names_of(model: Any) -> Any:
     return None if names is None else names[kept_of(getattr(model, "preprocess_", ()), len(names))]
 
 
+def n_empty_of(model: Any) -> int:
+    """Return the number of features without any value if these hold all missing values of a fit, else 0."""
+    n_missing, m = getattr(getattr(model, "info_", None), "n_missing", None), getattr(model, "n_samples_", 0)
+    if not n_missing or not m or n_missing % m:
+        return 0
+    sizes = np.max(np.abs(model.components_), axis=0, initial=0)
+    n_zero = int(np.count_nonzero(sizes <= 8 * np.finfo(sizes.dtype).eps))
+    return n_zero if n_missing == m * n_zero else 0
+
+
 MOST_LOST: Final = 0.5  # of the squared length of any direction among the components, for absent features
 MAX_ABSENT: Final = 0.1  # default share of absent features of models that selected features
 
@@ -301,6 +312,13 @@ def aligned(fitted: Model, names: Sequence[str], file: str, max_absent: float, *
             remedy = ("Pass a file with the feature names of the model.",)
         least = math.ceil(100 * len(lacking) / len(needed)) / 100
         remedy = tuple(Setting("max_absent", least) if each == Setting("max_absent") else each for each in remedy)
+        known = {without_unit(name): name for name in lacking}
+        pairs = [(known[bare], name) for name in found if name not in place and (bare := without_unit(name)) in known]
+        if pairs:
+            units = few(f"{mine!r} in the model, {theirs!r} here" for mine, theirs in pairs)
+            remedy = (
+                f"Names differ in the unit alone: {units}. Convert these columns, and name them as in the model.",
+            )
         raise Refused(f"{file} {which}. Its features: {few(found)}. ", *remedy)
     if unknown := [name for name in found if name not in place]:
         raise ValueError(f"{file} has features that the model does not have: {few(unknown)}. Remove these features.")

@@ -52,8 +52,9 @@ class Format(NamedTuple):
     element : str or None
         "module:function" of ``(tree, key) -> io.Opened`` for a Zarr folder that `claims` accepts.
     describe : str or None
-        "module:function" of ``(path, opened, key, memory_limit) -> mapping``: facts of a file by name for ``shiftsvd
-        info``, with a mapping "settings" of options of a first fit. It must not read the whole matrix.
+        "module:function" of ``(paths, opened, key, memory_limit) -> mapping``: facts by name for ``shiftsvd info`` and
+        "settings", a mapping of options of a first fit, or empty. Several paths are stacked by columns. It must not
+        read the whole matrix.
     remote : "copied", "read" or "refused"
         For an address such as s3://bucket/x: copy the file to a temporary one, pass the address to the reader as an
         object with the methods of a Path that read, or raise an error, as for formats of several files.

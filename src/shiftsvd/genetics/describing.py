@@ -21,16 +21,16 @@ _SEXES: Final = {"1": "male", "M": "male", "2": "female", "F": "female"}
 _GENO, _MIND, _MAF = 0.05, 0.1, 0.01  # thresholds of the suggested filters
 
 
-def describe(path: Path, opened: Opened, key: str | None, memory_limit: int | str | None) -> Mapping[str, Any]:
-    """Return facts of a .bed or .pgen, with "settings" of a first fit."""
-    whole = Fileset.of([path], key, memory_limit)
-    (m, n), variants, founders = whole.shape, whole.variants, read_founders(path)
-    sexes = columns(tables(path)[1], ("SEX",)).get("SEX", np.full(m, "0")).tolist()
+def describe(paths: list[Path], opened: Opened, key: str | None, memory_limit: int | str | None) -> Mapping[str, Any]:
+    """Return facts of a .bed or .pgen, or of one for each chromosome, with "settings" of a first fit."""
+    whole = Fileset.of(paths, key, memory_limit)
+    (m, n), variants, founders = whole.shape, whole.variants, read_founders(paths[0])
+    sexes = columns(tables(paths[0])[1], ("SEX",)).get("SEX", np.full(m, "0")).tolist()
     seen = np.arange(n) % max(1, -(-m * n // _MOST)) == 0
     maf, by_variant, by_sample = _shares(whole.of_variants(seen), founders, Resources(memory_limit, None))
     build, autosomes = build_of(variants), autosomal(variants.chromosomes)
-    facts: dict[str, Any] = {
-        "samples_are": f"{opened.samples} of the stored matrix",
+    of_one = {"samples_are": f"{opened.samples} of the stored matrix"} if len(paths) == 1 else {}
+    facts: dict[str, Any] = of_one | {
         "chromosomes": dict(Counter(variants.chromosomes.tolist())),
         "not_on_autosomes": n - int(np.count_nonzero(autosomes)),
         "genome_build": build or "unknown",

@@ -345,7 +345,7 @@ def project(
     steps, design = getattr(model, "preprocess_", ()), getattr(model, "design_", None)
     places = stored.places_of(adata, reference, genes[kept_of(steps, len(genes))], "of the components", max_absent)
     if any(each.selects for each in steps):
-        places = stored.places_of(adata, reference, genes, "in the library sizes", max_absent)
+        places = stored.places_of(adata, reference, genes, stored.OF_SUMS, max_absent)
     present = np.flatnonzero(places >= 0)
     order = present[np.argsort(places[present])]  # read files in their own order
     A = stored.matrix_of(adata, layer, places[order], Resources())

@@ -29,8 +29,12 @@ _COUNTS, _LOGS, _NORMALIZED = "counts", "logarithms", "normalized"
 Kind = tuple[str, str]  # kind of the values, and the evidence
 
 
-def describe_tenx(path: Path, opened: io.Opened, key: str | None, memory_limit: int | str | None) -> Mapping[str, Any]:
+def describe_tenx(
+    paths: list[Path], opened: io.Opened, key: str | None, memory_limit: int | str | None
+) -> Mapping[str, Any]:
     """Return the facts of a 10x matrix, with "settings" of a first fit."""
+    if len(paths) > 1:
+        return {}
     samples = _samples(opened)
     kind = _kind(samples, logged=False)
     facts: dict[str, Any] = {"looks_like": kind[1], "sampled": _extent(samples, opened)}
@@ -40,10 +44,12 @@ def describe_tenx(path: Path, opened: io.Opened, key: str | None, memory_limit: 
 
 
 def describe_anndata(
-    path: Path, opened: io.Opened, key: str | None, memory_limit: int | str | None
+    paths: list[Path], opened: io.Opened, key: str | None, memory_limit: int | str | None
 ) -> Mapping[str, Any]:
     """Return the facts of an AnnData file, with "settings" of a first fit."""
-    with io.opened_tree(path, memory_limit) as tree:
+    if len(paths) > 1:
+        return {}
+    with io.opened_tree(paths[0], memory_limit) as tree:
         logged = "uns/log1p" in tree.root
         own, others = _samples(opened), _elements(tree)
         kinds = {name: _kind_of(tree, name, logged and name == "X") for name in others}

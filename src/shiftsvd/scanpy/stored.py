@@ -252,6 +252,9 @@ def _from_objects(values: Any, name: str) -> Any:
     return values.astype(bool) if all(isinstance(x, bool | np.bool_) for x in values.flat) else values
 
 
+OF_SUMS: Final = "in the library sizes, selected or not"
+
+
 def places_of(adata: Any, reference: Any, names: Any, of: str, max_absent: float) -> Places:
     """Return the place in `adata` of genes of the reference, of which a share may be absent (-1)."""
     if not 0 <= max_absent < 1:
@@ -272,14 +275,16 @@ def places_of(adata: Any, reference: Any, names: Any, of: str, max_absent: float
     places[found.places[found.places >= 0]] = np.flatnonzero(found.places >= 0)
     absent = model.called(places < 0)
     if len(absent) > max_absent * len(names):
+        unknown = new.called(matched(_genes_of(reference), new).places < 0)
         raise ValueError(
             f"the new cells lack {len(absent):,} of the {len(names):,} genes {of} (limit {100 * max_absent:g} %, "
-            f"max_absent): {few(absent)}. The new cells have {few(new.called(found.places < 0))}."
+            f"max_absent): {few(absent)}. Genes of the new cells that the reference lacks: {few(unknown)}."
         )
     if len(absent):
+        then = "Library sizes are sums of the others" if of == OF_SUMS else "These genes are treated as missing"
         notice(
-            f"The new cells lack {len(absent):,} of the {len(names):,} genes {of}: {few(absent)}. These genes are "
-            "treated as missing. To raise an error instead, pass a smaller max_absent."
+            f"The new cells lack {len(absent):,} of the {len(names):,} genes {of}: {few(absent)}. {then}. To raise an "
+            "error instead, pass a smaller max_absent."
         )
     return places
 

@@ -39,7 +39,7 @@ def project(eofs: Any, da: Any, *, groups: Any = None, covariates: Any = None) -
     ------
     ValueError
         If the space differs, or values are missing or infinite where the components have values. With modes in time:
-        if steps are not in order, too few, or, for an analytic signal, without values.
+        if steps are not in order, too few, or, for an analytic signal, without values, or if lags are left out.
     TypeError
         If `da` is not a DataArray.
 
@@ -230,6 +230,11 @@ def completed(X: Any, eofs: xarray.Dataset, V: Panel) -> Any:
 
 def _scores_of_sequences(X: Any, eofs: xarray.Dataset, components: DataArray, cells: Mask, unknown: Any) -> Panel:
     lags, k = components.lag.values, components.sizes["mode"]
+    if len(lags) < (n_lags := eofs.attrs.get("n_lags", 0)):  # absent from files of the first versions
+        raise ValueError(
+            f"eofs has {len(lags):,} of the {n_lags:,} lags of the fit, which do not give its scores. Pass the modes "
+            "with all lags, or call extended with these lags."
+        )
     n = X.shape[0] - int(lags.max())
     if n < 1:
         raise ValueError(f"da must have at least {lags.max() + 1:,} steps for the lags of eofs, got {len(X):,}")

@@ -302,7 +302,7 @@ def extended(
     centre = E.matmat(constant) if center else np.zeros((E.shape[0], 1))
     squares = float(E.column_squares().sum()) - float(np.linalg.norm(centre)) ** 2  # type: ignore[union-attr]
     found = _dataset(of, F, taken, squares).assign(score_means=("mode", (F.U.T @ centre)[:, 0] * n**-0.5))
-    return found.assign_attrs(fit_attrs([F], of) | {"n_samples": n} | options.attrs)
+    return found.assign_attrs(fit_attrs([F], of) | {"n_samples": n, "n_lags": len(taken)} | options.attrs)
 
 
 def _lags(lags: Any, m: int) -> tuple[int, ...]:

@@ -280,10 +280,17 @@ def proves(texts: Any, decimal: str) -> tuple[bool, npt.NDArray[np.intp]]:
     return bool(pc.any(pc.and_(marked, pc.invert(unclear))).as_py()), places
 
 
+_IN_HEADER: Final = re.compile(r"[(\[]([^()\[\]]+)[)\]]\s*$|\bin\s+(\S+)$|[,_]\s*(\S+)$")
+
+
 def unit_of_header(name: str) -> str:
-    found = re.search(r"[(\[]([^()\[\]]+)[)\]]\s*$|\bin\s+(\S+)$|[,_]\s*(\S+)$", name.strip())
+    found = _IN_HEADER.search(name.strip())
     unit = next(filter(None, found.groups()), "") if found else ""
     return unit if unit and (is_unit(unit) or number(f"1 {unit}") is not None) else ""
+
+
+def without_unit(name: str) -> str:
+    return _IN_HEADER.sub("", name.strip()).strip() if unit_of_header(name) else name.strip()
 
 
 def are_dates(values: Any) -> Any:

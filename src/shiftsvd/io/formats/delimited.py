@@ -44,7 +44,7 @@ from shiftsvd.io.formats.notices import of_text_columns, of_variants
 from shiftsvd.io.formats.ranges import Numbers, Seen
 from shiftsvd.io.formats.tally import Finding, Tally
 from shiftsvd.io.formats.text import TextBatch, TextRows, block_bytes, undecoded
-from shiftsvd.io.formats.totals import SUMMED, is_total, rows_of_totals
+from shiftsvd.io.formats.totals import SUMMED, holds_sums, is_total, last_place, rows_of_totals
 from shiftsvd.kernels import default_threads, ordered
 
 _SHOWN = 60  # characters of a line in an error
@@ -466,7 +466,7 @@ class Rows:
         elif has_no_name and many > 1 and bool(np.all(np.abs(values - means) <= errors / n)):
             self.total = "a row of means"
         elif many and is_free and (len(at) > 1 or len(at) < len(self.form.numeric)):
-            steps = np.array([_last_place(str(cells[j])) for j in at])
+            steps = np.array([last_place(str(cells[j])) for j in at])
             wanted = {"rounded sums": of.sums[at], "rounded means": means} if many > 1 else {}
             found = [what for what, each in wanted.items() if np.all(np.abs(values - each) <= 0.5000001 * steps)]
             found += ["sum"] * are_sums + ["number"] * bool(np.all(values == of.n_numbers[at]))
@@ -487,7 +487,7 @@ class Rows:
         for i in (i for i in range(len(there)) if first + i in self._maybe or first + i in self._totals):
             done, begin, n_above = done + there[begin:i].sum(0), i + 1, first + i - self._n_excess
             if first + i not in self._totals and not any(
-                n_above - n > 1 and _is_sum(there[i], done - sums) for n, sums in self._bounds
+                n_above - n > 1 and holds_sums(there[i], done - sums) for n, sums in self._bounds
             ):
                 done = done + there[i]
                 continue
@@ -585,18 +585,6 @@ def _stored(value: Any) -> Any:
 def _cell(value: Any) -> str | float:
     value = _stored(value)
     return value.strip() if isinstance(value, str) else "" if value is None else value
-
-
-def _is_sum(row: npt.NDArray[np.float64], sums: npt.NDArray[np.float64]) -> bool:
-    """Return True if at least two numbers of a row, and half of those that are not zero, are these sums."""
-    are_sums = (row != 0) & (np.abs(row - sums) <= 1e-9 * np.abs(row))
-    return bool(np.sum(are_sums) > 1 and 2 * np.sum(are_sums) >= np.sum(row != 0))
-
-
-def _last_place(cell: str) -> float:
-    """Return the value of one unit in the last place of a number, such as 0.01 for 12.34."""
-    found = re.search(r"[.,](\d+)\D*$", cell)
-    return 10.0 ** -len(found[1]) if found else 1.0
 
 
 def _value(cell: Any, decimal: str) -> float | None:

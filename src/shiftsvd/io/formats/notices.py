@@ -16,6 +16,7 @@ from shiftsvd.runs.messages import log_notice, warn
 _SHOWN = 5  # names in a notice
 _COLUMNS = 6  # columns in an error
 _NAMED = 5  # names in a warning
+_ORDERED = "keep ordered answers, such as 1 to 5, as numbers"
 PROSE = 5  # words of a text that is no category
 
 
@@ -158,11 +159,13 @@ def of_codes(tallies: Sequence[Tally]) -> Iterator[Finding]:
         text = (
             f"{len(found):,} columns have 2 to 5 different whole numbers, which may be categories: {shown(names, 3)}."
         )
-        yield Finding(text, ((Setting("one_hot"), " for such columns"),), is_error=False, applies=False)
+        uses = Setting("one_hot"), " for categories without an order"
+        yield Finding(text, (uses,), is_error=False, applies=False, by_hand=_ORDERED)
         return
     for tally in found:
         text = f"column {tally.name!r} has {tally.n_codes} different whole numbers, which may be categories."
-        yield Finding(text, (use("one_hot", [tally.name]),), (tally.name,), is_error=False, applies=False)
+        one_hot, by_hand = use("one_hot", [tally.name]), _ORDERED if tally.n_codes > 2 else ""
+        yield Finding(text, (one_hot,), (tally.name,), is_error=False, applies=False, by_hand=by_hand)
 
 
 def _of_columns(tallies: Sequence[Tally], used: bool) -> Iterator[Finding]:

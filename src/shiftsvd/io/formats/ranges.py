@@ -18,6 +18,7 @@ _AT_ONCE = 1 << 18  # numbers of a block that are summarised at once, so that te
 _BELOW: Final = (-99.0, -999.0, -9999.0, -99999.0)  # numbers that stand for missing values where none is negative
 _ABOVE: Final = (99.0, 999.0, 9999.0, 99999.0, 999999.0)  # and where the others are much smaller
 _SENTINELS: Final = (*_BELOW, *_ABOVE, -np.inf, np.inf)
+_LARGE: Final = 100  # from which numbers are counted that may have separated thousands
 CODES = 1e11  # whole numbers above are codes, such as those in bars
 YEAR: Final = re.compile(r"(.*[_\W])?(years?|yr|jahr|ann[ée]e|año|anno|ano|rok|år)([_\W].*)?", re.IGNORECASE)
 CLASS: Final = re.compile(
@@ -62,7 +63,7 @@ class Numbers:
         self.whole, self.dates, self.consecutive = np.ones((3, n), bool)
         # Sums of values, of absolute values, and of squares of distances from the first row.
         self.sums, self.sizes, self._squares, self._origin = np.zeros((4, n))
-        self.counts = np.zeros(n, np.int64)  # entries that are not zero
+        self.counts, self.n_large = np.zeros((2, n), np.int64)  # entries that are not zero; of at least 100
         self.marked = set[float]()  # numbers that stand for missing values, and occur
         self.sentinels = dict[int, dict[float, Seen]]()
         self.distinct: dict[int, set[float] | None] = {
@@ -110,7 +111,9 @@ class Numbers:
         self._last = np.asarray(X[-1], np.float64)
         filled = np.where(there, X, 0)
         self.sums += filled.sum(0)
-        self.sizes += np.abs(filled).sum(0)
+        sizes = np.abs(filled)
+        self.sizes += sizes.sum(0)
+        self.n_large += (sizes >= _LARGE).sum(0)
         self._origin = self._origin if self.n_rows else filled[0]
         self._squares += np.square(np.where(there, X - self._origin, 0)).sum(0)
         self.counts += (filled != 0).sum(0)

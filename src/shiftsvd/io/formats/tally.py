@@ -48,6 +48,7 @@ _RUN, _SHUFFLED = 5, 20  # rows from which consecutive integers, sorted and in a
 _KINDS = 20  # most values of a column of classes
 _CATEGORIES = 5  # a column of at most so many different whole numbers may hold categories
 _EXAMPLES = 3
+_MARKS: Final = {".": "point", ",": "comma"}
 _HUNDRED, _THOUSAND = 99, 1000  # whole numbers among which 1.234 may be a larger one: beyond the first, below the other
 _MANY = 100  # odd cells from which those alike are parsed together
 _DATE: Final = re.compile(
@@ -367,6 +368,8 @@ class Tally:
         unclear = self.unclear or (self.grouped if self._may_be_grouped else None)
         if unclear is not None and self.decimal not in proven:
             yield self._of_unclear(column, unclear)
+        elif self.unclear is not None and self._is_far(self.unclear):
+            yield self._of_far(column, self.unclear)
         elif unclear is not None and self.choices.thousands is None and self.choices.decimal is None:
             value = number(unclear.text, self.decimal)
             reads = f"{column}: {unclear} is read as {value.value if value else 0:g}"
@@ -381,9 +384,11 @@ class Tally:
         is_open = self.decimal not in proven or (self.choices.decimal is not None and not self.proven)
         if is_open and self._fit_other_decimal(self.texts):
             return Finding(text, (self.other_decimal, *self._drop), (self.name,))
-        by_hand = f"correct {'this cell' if self.n_texts == 1 else 'these cells'} in the file"
-        uses = self._missing_or_drop(list(self.texts))
-        return Finding(text, uses, (self.name,), by_hand=by_hand if self.is_needed else "")
+        cells = f"{'this cell' if self.n_texts == 1 else 'these cells'} in the file"
+        by_hand = f"correct {cells}" if self.is_needed else ""
+        if self._fit_other_decimal(self.texts):
+            by_hand = f"write {cells} {self._as_others}"
+        return Finding(text, self._missing_or_drop(list(self.texts)), (self.name,), by_hand=by_hand)
 
     @property
     def has_wrong_decimal(self) -> bool:
@@ -395,6 +400,10 @@ class Tally:
     def other_decimal(self) -> tuple[Part, ...]:
         without = () if self.choices.thousands is None else (" without ", Setting("thousands"))
         return Setting("decimal", OTHER[self.decimal]), *without, " to parse such numbers"
+
+    @property
+    def _as_others(self) -> str:
+        return f"with a decimal {_MARKS[self.decimal]}, as the other cells"
 
     def _fit_other_decimal(self, cells: Iterable[str]) -> bool:
         return all(number(cell, OTHER[self.decimal]) is not None for cell in cells)
@@ -426,6 +435,21 @@ class Tally:
         text = f"{column}: {seen} may mean {small.value:g} or {large.value:g}."
         uses = (Setting("decimal", mark), " for the first"), (Setting("thousands", mark), " for the second")
         return Finding(text, uses, (self.name,), best=1)
+
+    def _is_far(self, seen: Seen) -> bool:
+        """Return True for 1.234 among decimal commas and numbers below 100; 1,234 has thousands more often."""
+        is_given = self.choices.decimal is not None or self.choices.thousands is not None
+        return self.decimal == "," and not self.whole and self.of.n_large[self.place] == seen.count and not is_given
+
+    def _of_far(self, column: str, seen: Seen) -> Finding:
+        decimal = number(seen.text, ".") or Number(0)
+        text = (
+            f"{column}: {seen} may mean {decimal.value:g} or {1000 * decimal.value:g}; all other numbers are below 100."
+        )
+        by_hand = f"write {'this cell' if seen.count == 1 else 'these cells'} in the file {self._as_others}"
+        return Finding(
+            text, ((Setting("decimal", ","), " for the second"),), (self.name,), by_hand=by_hand, applies=False
+        )
 
     def _of_limits(self, column: str) -> Finding:
         n = sum(each.count for each in self.limits.values())

@@ -5,6 +5,7 @@ from collections.abc import Container, Iterable
 from typing import Any, Final
 
 import numpy as np
+import numpy.typing as npt
 
 from shiftsvd.io.formats.cells import as_numpy, filled, pc, strings
 from shiftsvd.io.formats.columns import as_texts, numbers_of
@@ -91,3 +92,15 @@ def rows_of_totals(
             totals.add(i)
     seen.update(found.values())
     return {i: found[i] for i in sorted(totals)}
+
+
+def holds_sums(row: npt.NDArray[np.float64], sums: npt.NDArray[np.float64]) -> bool:
+    """Return True if at least two numbers of a row, and half of those that are not zero, are these sums."""
+    equal = (row != 0) & (np.abs(row - sums) <= 1e-9 * np.abs(row))
+    return bool(np.sum(equal) > 1 and 2 * np.sum(equal) >= np.sum(row != 0))
+
+
+def last_place(cell: str) -> float:
+    """Return the value of one unit in the last place of a number, such as 0.01 for 12.34."""
+    found = re.search(r"[.,](\d+)\D*$", cell)
+    return 10.0 ** -len(found[1]) if found else 1.0
