@@ -84,9 +84,9 @@ class ContrastivePCA(Components):
 
     Notes
     -----
-    With ``ridge=0`` the components are those of gcPCA of data that are not normalized (de Oliveira et al. 2025), whose
-    version 2 has the values lambda, version 3 ``lambda - 1``, and version 4 ``(lambda - 1) / (lambda + 1)``. Singular
-    backgrounds need a positive `ridge`.
+    With ``ridge=0`` the components are those of gcPCA of centred data that are not normalized (de Oliveira et al.
+    2025): version 2 maximizes lambda, version 3 ``lambda - 1``, version 4 ``(lambda - 1) / (lambda + 1)``. Its values
+    are ratios of sums of squares, not of variances. Singular backgrounds need a positive `ridge`.
 
     For n features, p samples of the background and ``r = min(p - 1, n)``, `ridge` takes ``O(p n r)`` operations for a
     singular value decomposition of the background, ``4 n r`` for each vector of a product, and memory for ``n r``
