@@ -24,6 +24,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     names = pd.Index([f"s{i}" for i in range(60)], name="id")
     pd.DataFrame(X, columns=list("abcde"), index=names).to_csv("X.csv")
     pd.DataFrame(B[:, ::-1], columns=list("edcba")).to_csv("B.csv", index=False)
+    pd.DataFrame(B * [1, 1, 1, 1, 0], columns=list("abcde")).to_csv("flat.csv", index=False)
     np.save("X.npy", X)
     save_npz("W.npz", csr_array(W))
     pd.DataFrame(W, columns=names, index=names).to_csv("W.csv")
@@ -122,6 +123,18 @@ def test_contrast_matches_features_by_name_and_applies_to_new_samples(home: Path
     assert list(scores("new.csv")) == ["cPC1", "cPC2", "cPC3"]
 
 
+def test_ratios_of_variances_have_a_ridge_and_no_alpha(home: Path) -> None:
+    found = told("contrast", "X.csv", "--background", "B.csv", "-k", 2, "--ridge", 0.1, "-q", "-o", "out")
+    model = ss.ContrastivePCA(2, ridge=0.1, random_state=0).fit(X, background=B)
+    assert np.allclose(found["eigenvalues"], model.eigenvalues_)
+    assert (found["ridge"], found["settings"]["ridge"], "alpha" in found) == (0.1, 0.1, False)
+    assert np.allclose(scores("out/scores.csv"), model.transform(X))
+    assert ss.load_model("out/model.safetensors", ss.ContrastivePCA).ridge == 0.1
+    printed = done("contrast", "X.csv", "--background", "B.csv", "-k", 2, "--ridge", 0.1).stdout
+    for word in ("ridge = 0.1\n", "       ratio", "in the scalar product of the background plus ridge, is at most"):
+        assert word in printed
+
+
 def test_several_alphas_have_a_file_each(home: Path) -> None:
     alphas = [0.0, 1.0, 1.0000001, 1e-5]
     line = [word for alpha in alphas for word in ("--alpha", alpha)]
@@ -196,6 +209,10 @@ def test_graphs_of_cells(home: Path, verb: str) -> None:
         ("contrast X.npy --background - ", 2, "does not exist"),
         ("contrast X.npy --background B.csv --alpha inf", 2, "must be a number of at least 0, got inf"),
         ("contrast X.npy --background B.csv -k 6", 2, "-k must be an integer in 1..5 for 5 features, got 6"),
+        ("contrast X.npy --background B.csv --ridge -1", 2, "must be a number of at least 0, got -1"),
+        ("contrast X.npy --background B.csv --ridge 1 --alpha 1", 2, "Remove --alpha and --choose"),
+        ("contrast X.npy --background B.csv --ridge 1 --choose 2", 2, "Remove --alpha and --choose"),
+        ("contrast X.npy --background flat.csv --ridge 0", 2, "--ridge must be larger, because variances of this"),
         ("contrast X.npy --background B.csv --alpha x", 2, "'x' is not a valid float"),
         ("contrast - --background B.csv", 2, "Standard input needs a format"),
     ],
@@ -249,6 +266,16 @@ def page(line: str) -> str:
             "contrast X.csv --background B.csv --alpha 0 --alpha 2",
             ["Components for alpha = 2", "cPC1 and cPC2, alpha = 0", "background", "--alpha 2"],
         ),
+        (
+            "contrast X.csv --background B.csv --ridge 0.5",
+            [
+                "<h2>Components</h2>",
+                "The ratio of a component is",
+                "<th>ratio</th>",
+                "scalar product",
+                "<dt>ridge</dt>",
+            ],
+        ),
     ],
 )
 def test_a_report_shows_values_bounds_and_coordinates(home: Path, line: str, words: list[str]) -> None:
@@ -257,7 +284,7 @@ def test_a_report_shows_values_bounds_and_coordinates(home: Path, line: str, wor
     first = (document if "eigenvalues" in document else document["contrasts"][0])["eigenvalues"][0]
     for word in (*words, f"<td>{first:.5g}</td>", "How to read this report"):
         assert word in text
-    assert text.count('role="img"') == {"embed": 3, "diffmap": 0, "contrast": 2}[line.split()[0]]
+    assert text.count('role="img"') == {"embed": 3, "diffmap": 0, "contrast": line.count("--a") or 1}[line.split()[0]]
     assert len(text) < 500_000
 
 

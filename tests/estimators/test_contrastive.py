@@ -2,8 +2,10 @@
 
 from typing import Any
 
+import mpmath
 import numpy as np
 import pytest
+from scipy.linalg import eigh
 from scipy.sparse import csc_array, csr_array
 
 import shiftsvd as ss
@@ -124,6 +126,107 @@ def test_twenty_alphas_take_at_most_three_times_the_passes_of_one() -> None:
     assert path[0].n_passes_ <= 3 * one.n_passes_
 
 
+@pytest.mark.filterwarnings("ignore:Components")
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("ridge", [0.0, 0.01, 50.0])
+def test_components_of_ratios_are_those_of_the_generalized_eigenproblem(kind: str, ridge: float) -> None:
+    X, B = pair(kind, np.random.default_rng(1))
+    if kind == "wide":
+        B, ridge = B[:25], max(ridge, 1e-3)
+    model = ss.ContrastivePCA(3, ridge=ridge, tol=1e-8, random_state=0).fit(X, background=B)
+    C, E = covariance(X), covariance(B)
+    M = E + ridge * np.eye(len(E))
+    values, V = eigh(C, M, eigvals_only=True)[::-1][:3], model.components_.T
+    errors = np.abs(model.eigenvalues_ - values)
+    rounding = 1e-15 * np.linalg.cond(M) * values[0]  # of the reference
+    assert np.all(errors <= 1e-8 * values)
+    assert np.all(errors <= model.eigenvalue_errors_ + rounding)
+    assert np.allclose(np.linalg.norm(V, axis=0), 1, rtol=1e-12)
+    assert np.allclose(model.target_variance_, np.diag(V.T @ C @ V), rtol=1e-8)
+    assert np.allclose(model.background_variance_, np.diag(V.T @ E @ V), rtol=1e-8)
+    assert np.allclose(model.target_variance_, model.eigenvalues_ * (model.background_variance_ + ridge), rtol=1e-10)
+    if kind not in ("offset", "same", "low rank"):  # of rounding errors above `tol`, and of equal values
+        assert model.converged_
+        assert np.linalg.norm(C @ V - M @ V * values) <= 1e-6 * np.linalg.norm(M @ V * values)
+    dense = X.toarray() if hasattr(X, "toarray") else X
+    assert np.allclose(model.transform(X), (dense - dense.mean(axis=0)) @ V, rtol=1e-4, atol=1e-4 * np.abs(dense).max())
+
+
+def exact_ratios(X: Any, B: Any, ridge: float) -> tuple[list[Any], list[Any], Any]:
+    """Return values, vectors and ``C_background + ridge I`` at 60 digits."""
+
+    def covariance_of(Y: Any) -> Any:
+        D = mpmath.matrix(Y.astype(float).tolist())
+        D -= mpmath.ones(D.rows, 1) * ((mpmath.ones(1, D.rows) * D) / D.rows)
+        return D.T * D / (D.rows - 1)
+
+    C, M = covariance_of(X), covariance_of(B) + mpmath.mpf(ridge) * mpmath.eye(X.shape[1])
+    inverse = mpmath.cholesky(M) ** -1
+    S = inverse * C * inverse.T
+    values, V = mpmath.eigsy((S + S.T) / 2)
+    V = inverse.T * V
+    return list(values)[::-1], [V[:, j] for j in reversed(range(V.cols))], M
+
+
+def hard_pair(case: int, rng: np.random.Generator) -> tuple[Any, Any]:
+    n, spread = int(rng.integers(2, 7)), rng.uniform(0, 4)
+    m, p = rng.integers(4, 20, 2)
+    V, U = (np.linalg.qr(rng.standard_normal((n, n)))[0] for _ in range(2))
+    X = rng.standard_normal((m, n)) * 10 ** rng.uniform(-spread, spread, n) @ V
+    B = rng.standard_normal((p, n)) * 10 ** rng.uniform(-spread, spread, n) @ (V if case % 3 else U)
+    if case % 5 == 1:
+        X, B = X + 100 * rng.standard_normal(n), B - 1e3
+    if case % 7 == 2:
+        B[:, 0] = 3
+    if case % 7 == 3:
+        B[:, 0], X[:, 0] = B[:, -1], X[:, -1]
+    return (X.astype(np.float32), B.astype(np.float32)) if case % 6 == 4 else (X, B)
+
+
+@pytest.mark.filterwarnings("ignore:Components")
+@pytest.mark.parametrize("case", range(40))
+def test_bounds_of_ratios_hold_for_ill_conditioned_backgrounds_at_any_scale(case: int) -> None:
+    rng = np.random.default_rng(case)
+    X, B = hard_pair(case, rng)
+    k, ridge = int(rng.integers(1, X.shape[1] + 1)), 0.0 if case % 2 else 10 ** rng.uniform(-9, 3)
+    try:
+        ss.ContrastivePCA(k, ridge=ridge, random_state=0).fit(X, background=B)
+    except ValueError as error:  # the ridge that the message names is enough
+        ridge = float(str(error).partition("Use ")[2].split()[0])
+    with mpmath.workdps(60):
+        values, vectors, M = exact_ratios(X, B, ridge)
+        for unit in (1.0, 2.0**-240, 2.0**220):
+            if X.dtype == np.float32 and unit != 1:
+                continue
+            model = ss.ContrastivePCA(k, ridge=ridge * unit**2, random_state=0).fit(X * unit, background=B * unit)
+            for j in range(k):
+                assert abs(mpmath.mpf(float(model.eigenvalues_[j])) - values[j]) <= model.eigenvalue_errors_[j]
+                close = [i for i, value in enumerate(values) if abs(value - values[j]) <= 1e-9 * values[0]]
+                v = mpmath.matrix(model.components_[j].astype(float).tolist())
+                inside = sum((vectors[i].T * M * v)[0] ** 2 for i in close) / (v.T * M * v)[0]
+                assert 1 - inside <= mpmath.mpf(float(model.vector_errors_[j])) ** 2
+
+
+def test_ratios_of_backgrounds_with_fewer_samples_than_features() -> None:
+    rng, n = np.random.default_rng(0), 400
+    V = np.linalg.qr(rng.standard_normal((n, 4)))[0].T
+    X = rng.standard_normal((300, n)) + rng.standard_normal((300, 4)) * [30, 20, 9, 6] @ V
+    B = rng.standard_normal((50, n)) + rng.standard_normal((50, 4)) * [30, 1, 1, 1] @ V
+    for Y in (B, csr_array(np.where(np.abs(B) > 1, B, 0))):
+        model = ss.ContrastivePCA(2, ridge=2, random_state=0).fit(X, background=Y)
+        values = eigh(covariance(X), covariance(Y) + 2 * np.eye(n), eigvals_only=True)[::-1]
+        assert model.converged_
+        assert np.allclose(model.eigenvalues_, values[:2], rtol=1e-8)
+        assert np.all(np.abs(model.eigenvalues_ - values[:2]) <= model.eigenvalue_errors_ + 1e-12 * values[0])
+
+
+def test_a_background_too_large_to_be_decomposed_is_refused_before_it_is() -> None:
+    X = csr_array((np.ones(20_000), (np.arange(20_000),) * 2), (20_000, 20_000))
+    message = "^whitening the background needs about .* GB, more than .* Raise memory_limit, or use fewer features, or "
+    with pytest.raises(ValueError, match=message):
+        ss.ContrastivePCA(1, ridge=1, memory_limit="2GB").fit(X, background=X)
+
+
 def test_chosen_alphas_represent_the_different_components() -> None:
     rng = np.random.default_rng(5)
     X, B = rng.standard_normal((400, 6)) * [20, 9, 3, 1, 1, 1], rng.standard_normal((400, 6)) * [9, 1.5, 0.1, 1, 1, 1]
@@ -163,6 +266,11 @@ def test_bad_alphas_are_refused(settings: dict[str, Any], message: str) -> None:
         ss.ContrastivePCA(1).path(np.eye(4), background=np.eye(4), **settings)
 
 
+def test_ratios_have_no_alphas() -> None:
+    with pytest.raises(ValueError, match=r"^ridge must be None for several alphas, got 1\. Use fit"):
+        ss.ContrastivePCA(1, ridge=1).path(np.eye(4), background=np.eye(4))
+
+
 def test_data_frames_and_operators_need_the_same_features() -> None:
     pd = pytest.importorskip("pandas")
     X, B = pair("dense", np.random.default_rng(2))
@@ -182,6 +290,13 @@ def test_data_frames_and_operators_need_the_same_features() -> None:
     [
         ({}, None, r"background is missing: fit\(X, background=...\). For X alone, use PCA"),
         ({"alpha": -1}, np.ones((3, 4)), "alpha must be a number of at least 0"),
+        *(
+            ({"ridge": value}, np.ones((3, 4)), "^ridge must be a number of at least 0, got")
+            for value in (-1, np.nan, "1", True)
+        ),
+        ({"ridge": 0}, np.eye(4), "^ridge must be larger, because variances .*, got 0.0. Use .* or more"),
+        ({"ridge": 0}, np.zeros((9, 4)), "^ridge must be larger, because variances .*, got 0.0$"),
+        ({"ridge": 1e-30}, np.eye(4), "^ridge must be larger, because variances .*, got 1e-30"),
         ({"alpha": 1e200}, np.eye(4), "alpha must be smaller than .* for this background"),
         ({"alpha": np.nan}, np.ones((3, 4)), "alpha must be a number of at least 0"),
         *(

@@ -116,8 +116,8 @@ def principal_coordinates(X: Any, new: Any, **settings: Any) -> Made:
     return model, lambda it: [it.transform(new)]
 
 
-def contrast(X: Any, background: Any) -> Made:
-    model = ss.ContrastivePCA(2, alpha=0.5, random_state=0).fit(X, background=background)
+def contrast(X: Any, background: Any, **settings: Any) -> Made:
+    model = ss.ContrastivePCA(2, alpha=0.5, random_state=0, **settings).fit(X, background=background)
     return model, lambda it: [it.transform(X)]
 
 
@@ -173,6 +173,7 @@ MODELS: dict[str, Callable[[], Made]] = {
     "distances, names": lambda: principal_coordinates(distances(True), distances(True).iloc[:2]),
     "points": lambda: principal_coordinates(np.abs(data()), np.ones((2, 9)), metric="braycurtis"),
     "contrast": lambda: contrast(data(), data((7, 9))),
+    "contrast by ratios": lambda: contrast(data(), data((7, 9)), ridge=0.5),
     "graph": lambda: spectral(distances(False)),
     "walk": lambda: diffusion(np.exp(-distances(False))),
     "words": lambda: words(),

@@ -48,6 +48,7 @@ OF_CONTRASTS: Final = {
     "eigenvalue_errors_": "error",
     "vector_errors_": "sine",
 }
+OF_RATIOS: Final = OF_CONTRASTS | {"eigenvalues_": "ratio"}
 
 
 class Fits(NamedTuple):
@@ -69,7 +70,16 @@ def diffmap(settings: Settings) -> None:
 
 
 def contrast(settings: Settings) -> None:
-    _run(settings, OF_CONTRASTS, "k alphas choose background tol max_passes seed", _contrasted, _suffixes(settings))
+    columns, recorded = OF_CONTRASTS, "k alphas choose background tol max_passes seed"
+    if settings.ridge is not None:
+        if settings.choose or _given("alphas"):
+            raise click.UsageError("--ridge maximizes a ratio, which has no alpha. Remove --alpha and --choose.")
+        columns, recorded = OF_RATIOS, "k ridge background tol max_passes seed"
+    _run(settings, columns, recorded, _contrasted, _suffixes(settings))
+
+
+def _given(name: str) -> bool:
+    return click.get_current_context().get_parameter_source(name) is not ParameterSource.DEFAULT
 
 
 def _advise(verb: str, A: Operator, settings: Settings) -> None:
@@ -119,14 +129,19 @@ def _contrasted(settings: Settings) -> Fits:
     B, others = open_chosen(settings.background or "", choices, **how)
     B = _same_features(B, others.features, A.shape[1], names.features, settings)
     with named(names.features):
-        found = ContrastivePCA(
+        estimator = ContrastivePCA(
             int(settings.k or 0),
+            ridge=settings.ridge,
             tol=settings.tol,
             max_passes=settings.max_passes,
             random_state=settings.seed,
             n_threads=settings.threads,
             memory_limit=left_beside(A, settings.memory),
-        ).path(A, background=B, alphas=_alphas(settings), choose=settings.choose)
+        )
+        if settings.ridge is None:
+            found = estimator.path(A, background=B, alphas=_alphas(settings), choose=settings.choose)
+        else:
+            found = [estimator.fit(A, background=B)]
         models = [(suffix, model, model.transform(A)) for suffix, model in zip(_suffixes(settings), found, strict=True)]
     facts = {"n_passes": found[0].n_passes_, "n_background": B.shape[0]}
     return _with_names(Fits(A.shape, A.dtype, names.samples, facts, models), names.features, settings, notation)
@@ -162,8 +177,7 @@ def _same_features(B: Operator, found: Any, n: int, wanted: Any, settings: Setti
 
 
 def _alphas(settings: Settings) -> list[float]:
-    given = click.get_current_context().get_parameter_source("alphas") is not ParameterSource.DEFAULT
-    return list(dict.fromkeys(settings.alphas)) if given or not settings.choose else list(ALPHAS)
+    return list(dict.fromkeys(settings.alphas)) if _given("alphas") or not settings.choose else list(ALPHAS)
 
 
 def _suffixes(settings: Settings) -> list[str]:
@@ -260,9 +274,14 @@ def _files(settings: Settings, suffixes: Sequence[str], with_model: bool) -> dic
 
 
 def _numbers(model: Any, columns: Mapping[str, str]) -> dict[str, Any]:
-    alpha = {"alpha": model.alpha} if isinstance(model, ContrastivePCA) else {}
     values = {name.rstrip("_"): writing.numbers(getattr(model, name)) for name in columns}
-    return {**alpha, **values, "converged": model.converged_}
+    return {**_weight(model), **values, "converged": model.converged_}
+
+
+def _weight(model: Any) -> dict[str, float]:
+    if not isinstance(model, ContrastivePCA):
+        return {}
+    return {"alpha": model.alpha} if model.ridge is None else {"ridge": model.ridge}
 
 
 def _printed(document: Mapping[str, Any], found: Sequence[Mapping[str, Any]], columns: Mapping[str, str]) -> str:
@@ -273,7 +292,7 @@ def _printed(document: Mapping[str, Any], found: Sequence[Mapping[str, Any]], co
     if count > 1:
         lines.append(f"{count:,} connected components")
     for one in found:
-        lines += ["", f"alpha = {one['alpha']:g}"] if "alpha" in one else [""]
+        lines += ["", *(f"{name} = {one[name]:g}" for name in ("alpha", "ridge") if name in one)]
         lines.append("component" + "".join(f"{head:>12}" for head in columns.values()))
         for j in range(len(one["eigenvalues"])):
             cells = (one[name.rstrip("_")][j] for name in columns)
@@ -282,7 +301,9 @@ def _printed(document: Mapping[str, Any], found: Sequence[Mapping[str, Any]], co
             lines.append(f"{j + 1:9}{''.join(texts)}")
         if one["converged"]:
             largest = max(one["vector_errors"])
-            lines.append(f"The sine of the angle to an exact component is at most {writing.rounded_up(largest)}.")
+            angle = "The sine of the angle to an exact component"
+            where = ", in the scalar product of the background plus ridge," if "ridge" in one else ""
+            lines.append(f"{angle}{where} is at most {writing.rounded_up(largest)}.")
     return plain_lines("\n".join(lines))
 
 
@@ -342,7 +363,7 @@ def _section(model: Any, Z: Block, columns: Mapping[str, str], samples: Any, col
         for name in columns
     ]
     names, k = coordinate_table(model, len(Z), Z.dtype, None).columns, Z.shape[1]
-    alpha, figures = getattr(model, "alpha", None) if "target_variance_" in columns else None, []
+    alpha, figures = _weight(model).get("alpha"), []
     for pair in report.planes_of(k):
         axes = tuple(names[j - 1] for j in pair)
         title = f"{axes[0]} and {axes[1]}" + ("" if alpha is None else f", alpha = {alpha:g}")

@@ -23,8 +23,8 @@ OF_FILES: Final = "key orient feature_types var_names measurement obs_query"
 OF_TABLES: Final = "ids drop columns one_hot na censored keep_total sep decimal thousands encoding skip comment"
 # Settings by heading, in the order of the help; "..." stands for the headings of extensions.
 HEADINGS: Final = {
-    "Components": "k alpha alphas choose background leave_out widest affinity n_neighbors t drop_first solver solvers "
-    "rounds tol certify max_products max_passes seed",
+    "Components": "k alpha alphas choose ridge background leave_out widest affinity n_neighbors t drop_first solver "
+    "solvers rounds tol certify max_products max_passes seed",
     "Data": f"stack join format {OF_FILES} allow_external max_absent",
     "Tables": f"{OF_TABLES} label_column mixed supplementary",
     "...": "",
@@ -203,7 +203,7 @@ def penalty(ctx: click.Context, parameter: click.Parameter, value: str | None) -
 
 def nonnegative(ctx: click.Context, parameter: click.Parameter, value: Any) -> Any:
     for number in value if isinstance(value, tuple) else (value,):
-        if not 0 <= number < float("inf"):
+        if number is not None and not 0 <= number < float("inf"):
             raise click.BadParameter(f"must be a number of at least 0, got {number:g}.")
     return value
 

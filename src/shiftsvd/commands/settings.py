@@ -252,6 +252,10 @@ class Settings:
         type=click.IntRange(1),
         metavar="N",
     )
+    ridge: float | None = _nonnegative(
+        "Maximize the variance in TARGET over that in the background plus this variance, instead of a difference.",
+        default=None,
+    )
     t: float = _nonnegative("Number of steps of the random walk; later coordinates shrink with more steps.", "--steps")
     leave_out: str | None = option(
         "Column of a table or of obs with groups, such as donors: leave out one group at a time.  [default: one sample "

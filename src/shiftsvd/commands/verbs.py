@@ -284,17 +284,17 @@ def diffmap() -> None:
         click.Argument(["file"], metavar="TARGET", type=MATRIX),
         _count("Number of components."),
         _SINE,
-        *named("background alphas choose max_passes trust_values"),
+        *named("background alphas choose ridge max_passes trust_values"),
         *_OF_EMBEDDINGS,
     ],
     run="embedding:contrast",
 )
 def contrast() -> None:
     """TARGET and the background are tables or matrices with one sample per row, and features that are matched by name.
-    The components maximize the variance in TARGET minus alpha times that in the background. With -o, the folder gets
-    the scores of TARGET, model.safetensors for `transform`, report.html, and result.json with bounds of the errors.
-    Several values of alpha share their passes over the files; the names of the files end in alpha, such as
-    scores_alpha2.csv, or with --choose in a number, such as scores_1.csv.
+    The components maximize the variance in TARGET minus alpha times that in the background, or with --ridge the ratio
+    of both. With -o, the folder gets the scores of TARGET, model.safetensors for `transform`, report.html, and
+    result.json with bounds of the errors. Several values of alpha share their passes over the files; the names of the
+    files end in alpha, such as scores_alpha2.csv, or with --choose in a number, such as scores_1.csv.
     """
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.random import Generator
 from scipy.linalg import qr, svd
 
-from shiftsvd.numerics.bounds import BEYOND, NEIGHBOURS, TINY, CountBound, Ritz, proves, rounding_of, value_bounds
+from shiftsvd.numerics.bounds import BEYOND, NEIGHBOURS, TINY, CountBound, Ritz, proves, value_bounds
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.numerics.orth import inner, orth, subtract_product, times
 from shiftsvd.operators import Panel
@@ -26,6 +26,7 @@ FURTHER = 1e-3  # weight of vectors that a restart keeps as far as there is room
 WEAK = 0.3  # directions of residuals below this part of the largest wait for a later product
 
 Pair = Callable[[Panel], tuple[Panel, Panel]]  # V -> A V, B V
+Noise = Callable[[int, Vector], float]  # number of an alpha, Ritz values -> rounding error of a residual
 
 
 class Member(NamedTuple):
@@ -45,21 +46,20 @@ def leading_of_all(
     n: int,
     k: int,
     alphas: Vector,
-    noise: Vector,
-    eps: float,
+    noise: Noise,
     tol: float,
     max_passes: int | None,
     rng: Generator,
 ) -> list[Member]:
     """Compute the k leading eigenpairs of ``A - alpha B`` for each alpha; `pair` multiplies A and B of side n.
 
-    `noise` bounds the rounding errors of products of unit vectors with ``A - alpha B``, `eps` those relative to its
-    norm; `tol` bounds the sines of vectors.
+    `noise` bounds the rounding errors of products of unit vectors with ``A - alpha B``; `tol` bounds the sines of
+    vectors.
     """
     criterion = VectorLanczos(tol)
     b = criterion.block(n)
     most = max(max_passes or most_passes(n, b), -(-k // b))
-    return Family(pair, n, k, alphas, noise, eps, criterion, rng, most).solve()
+    return Family(pair, n, k, alphas, noise, criterion, rng, most).solve()
 
 
 def family_bytes(k: int, n: int, tol: float, n_alphas: int) -> int:
@@ -235,8 +235,7 @@ class Family:
     n: int
     k: int
     alphas: Vector
-    noise: Vector
-    eps: float
+    noise: Noise
     criterion: VectorLanczos
     rng: Generator
     max_passes: int
@@ -285,7 +284,7 @@ class Family:
     def _ritz(self, i: int) -> tuple[Ritz, Panel]:
         theta, Z = np.linalg.eigh(self.H(i))
         theta, Z = theta[::-1], Z[:, ::-1]
-        noise = rounding_of(theta, self.eps, float(self.noise[i]))
+        noise = self.noise(i, theta)
         level = -np.inf if self.basis.size == self.n else np.inf
         return Ritz(theta, self.C(i) @ Z, self.k, noise, level, self.proven(i).limit(self.k)), Z
 
@@ -441,7 +440,7 @@ class Family:
         theta, V = theta[::-1], Z @ Y[:, ::-1]
         R = H @ V
         R -= Z @ (Z.T @ R)
-        noise = rounding_of(self.ritz(i)[0].theta, self.eps, float(self.noise[i]))
+        noise = self.noise(i, self.ritz(i)[0].theta)
         return Ritz(theta, np.vstack([R, C @ V]), min(self.k, len(theta)), noise)
 
     def probe(self, plan: Plan) -> ProbeChain:
