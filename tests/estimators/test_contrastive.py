@@ -358,3 +358,13 @@ def test_a_missing_proof_is_named() -> None:
         model = ss.ContrastivePCA(2, tol=1e-2, max_passes=4, random_state=0).fit(X, background=B)
     assert np.all(model.vector_errors_ <= 1e-2)
     assert not model.converged_
+
+
+def test_small_gaps_of_few_features_end_at_exact_vectors_without_a_restart() -> None:
+    rng, n = np.random.default_rng(0), 300
+    target, background = (rng.standard_normal((900, n)) / np.sqrt(np.arange(1, n + 1)) for _ in range(2))
+    contrast = ss.ContrastivePCA(5, alpha=100, random_state=0).fit(target, background=background)
+    exact = np.linalg.eigvalsh(np.cov(target.T) - 100 * np.cov(background.T))[:-6:-1]
+    assert contrast.converged_
+    assert contrast.n_passes_ <= n // 16 + 3
+    assert contrast.eigenvalues_ == pytest.approx(exact, rel=0, abs=1e-12)

@@ -12,7 +12,7 @@ from shiftsvd.numerics.bounds import BEYOND, NEIGHBOURS, TINY, CountBound, Ritz,
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.numerics.orth import inner, orth, subtract_product, times
 from shiftsvd.operators import Panel
-from shiftsvd.solvers.constants import EPS, LEAST_COLUMNS, PROBABILITY, PROBES, REPEAT_BELOW, USUAL_BLOCK
+from shiftsvd.solvers.constants import EPS, EXACT_SIDE, LEAST_COLUMNS, PROBABILITY, PROBES, REPEAT_BELOW, USUAL_BLOCK
 from shiftsvd.solvers.hermitian import VectorLanczos
 from shiftsvd.solvers.probe import Chain, Proven, proves_all
 from shiftsvd.solvers.problem import most_passes
@@ -495,6 +495,8 @@ def spread(items: Sequence[int]) -> list[int]:
 
 def columns_of(criterion: VectorLanczos, k: int, n: int, n_alphas: int) -> int:
     """Return the columns of the basis, with those that its residuals take, before a restart."""
+    if n <= EXACT_SIDE:  # no restart: small gaps, as for large alphas, end at the exact eigenvectors
+        return n
     if n_alphas == 1:
         return criterion.basis_columns(k, n)
     return min(3 * criterion.basis_columns(k * min(n_alphas, SHARED), n), n)
