@@ -240,6 +240,12 @@ def factor_norm(F: Panel) -> float:
     return sqrt(np.vdot(rows, rows).real) * sqrt(times)  # infinite, without a warning, where squares leave the range
 
 
+def norm_of_terms(S: LowRank) -> float:
+    # The terms may cancel in S. One factor may be 1 and the other of the size of the data, or the other way round.
+    terms = zip(np.hsplit(S.L, S.L.shape[1]), np.hsplit(S.R, S.R.shape[1]), strict=True) if S.L.shape[1] else ()
+    return sum(factor_norm(left) * factor_norm(right) for left, right in terms)
+
+
 def _triangle(F: Panel) -> Panel:
     return r_factor(F[:1] * np.sqrt(len(F)) if _is_repeated(F) else F)
 

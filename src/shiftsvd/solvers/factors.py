@@ -6,7 +6,7 @@ import numpy as np
 
 from shiftsvd.accuracy import difference_norm
 from shiftsvd.algebra.generic import cancelled, fused, lazy_basis, matmat_in_double, placed, shift_of, squares_beyond
-from shiftsvd.algebra.low_rank import factor_norm
+from shiftsvd.algebra.low_rank import norm_of_terms
 from shiftsvd.numerics.orth import graded_basis, inner
 from shiftsvd.numerics.panels import Vector, may_overwrite, on_host
 from shiftsvd.numerics.powers import length
@@ -162,7 +162,7 @@ def _difference_rounding(A: Operator, norm: float, S: Vector, unit: float) -> fl
 def _implicit_square(A: Operator) -> float:
     # Squared norm of terms that cancel: the implicit shift, and parts of the data.
     shift = shift_of(A)
-    return cancelled(A) ** 2 + (0.0 if shift is None else (factor_norm(shift.L) * factor_norm(shift.R)) ** 2)
+    return cancelled(A) ** 2 + (0.0 if shift is None else norm_of_terms(shift) ** 2)
 
 
 def _storage_rounding(A: Operator, S: Vector) -> float:
