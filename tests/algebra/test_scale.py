@@ -264,6 +264,16 @@ def test_factors_at_any_scale_have_a_norm(power: int, share: float) -> None:
         assert np.allclose(np.ldexp(ss.svd(A, 2, rng=0).S, -power), ss.svd(D, 2, rng=0).S, rtol=1e-4)
 
 
+@pytest.mark.parametrize("shift", ["rows", "both"])
+def test_subnormal_rows_whose_means_are_zero_have_values(shift: str) -> None:
+    D = np.random.default_rng(0).integers(-5, 6, (6, 4)) * 2.0**-1060
+    X = np.hstack([D, -D])
+    with warnings.catch_warnings(action="error"):
+        S = ss.svd(X, 2, shift=shift, rng=0).S
+    expected = ss.svd(np.ldexp(X, 1060), 2, shift=shift, rng=0).S
+    assert np.allclose(np.ldexp(S, 1060), expected, rtol=1e-3)
+
+
 @pytest.mark.parametrize("scale", ["std", "vector"])
 def test_a_divisor_without_a_reciprocal_is_refused(scale: str) -> None:
     D = np.random.default_rng(0).standard_normal((10, 3))

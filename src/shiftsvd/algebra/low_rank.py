@@ -166,13 +166,17 @@ class LowRank(Operator):
         return add_exponents(largest, self.L.shape[1].bit_length())
 
     def ldexp(self, rows: Vector | int, cols: Vector | int) -> "LowRank":
-        # Powers of columns of L that are far from 1 move to R; a repeated row stays repeated.
+        # Powers of columns of L that are far from 1 move to R, and that of all rows, too: L may be 1 where R is 0. A
+        # repeated row stays repeated.
+        if np.ndim(rows) == 0:
+            rows, cols = 0, np.add(rows, cols)
         L = times_two_to(self.L, np.reshape(rows, (-1, 1))) if np.any(rows) else self.L
         e = _largest(L)
-        e = np.where((np.abs(e) > FAR) & (e != ZERO_EXPONENT), e, 0)
+        zero = e == ZERO_EXPONENT  # these columns of R stay, since a power could make them infinite
+        e = np.where((np.abs(e) > FAR) & ~zero, e, 0)
         L = times_two_to(L, -e) if np.any(e) else L
         # One power for each entry: first one and then the other could leave the range on the way.
-        return LowRank(L, times_two_to(self.R, np.reshape(cols, (-1, 1)) + e))
+        return LowRank(L, times_two_to(self.R, np.where(zero, 0, np.reshape(cols, (-1, 1)) + e)))
 
     @property
     def level(self) -> bool:
