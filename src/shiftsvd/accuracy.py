@@ -7,7 +7,7 @@ import numpy as np
 from shiftsvd.algebra.scaled import in_units
 from shiftsvd.backends import as_operator
 from shiftsvd.errors import Refused, Setting, refuse
-from shiftsvd.operators import Vector, panel_dtype
+from shiftsvd.operators import LowRank, Operator, Vector, panel_dtype
 from shiftsvd.result import SVDResult
 
 
@@ -137,7 +137,18 @@ def frobenius_error(A: Any, F: SVDResult) -> float | None:
     >>> round(float(ss.frobenius_error(X, ss.svd(X, 2, rng=0))), 6)
     1.0
     """
-    return (as_operator(A) - F).frobenius_norm()
+    return difference_norm(as_operator(A), F)
+
+
+def difference_norm(A: Operator, F: SVDResult) -> float | None:
+    norm = (A - F).frobenius_norm()
+    squares = A.row_squares() if norm is None else None
+    if squares is None or np.all(squares):
+        return norm
+    # A row with weight 0 cannot subtract the rounding errors of F in this row, so these are summed separately.
+    L, R, zero = F.U * F.S, F.Vh.conj().T, (squares == 0)[:, None]
+    norm = (A - LowRank(np.where(zero, 0, L), R)).frobenius_norm()
+    return None if norm is None else float(np.hypot(norm, LowRank(np.where(zero, L, 0), R).frobenius_norm()))
 
 
 def halko_bound(

@@ -202,6 +202,7 @@ def enough_nonzeros(nonzero: Operator, least: int) -> tuple[Vector, Vector]:
             return u, v
 
 
+@np.errstate(divide="ignore", over="ignore", invalid="ignore")  # of scales that do not converge
 def biwhitened(V: Operator, u: Vector, v: Vector, least: int) -> tuple[Vector, Vector]:
     # Sinkhorn & Knopp (1967): scale the variances to row sums n and column sums m, over the rows and columns kept.
     rows, columns = u > 0, v > 0

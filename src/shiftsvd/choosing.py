@@ -510,6 +510,8 @@ def _holds(F: SVDResult, k: int, threshold: float) -> bool:
 
 def bi_cross_validation(data: Resampling, most: int, folds: int, rng: Generator) -> Evidence:
     m, n = data.X.shape
+    if min(m, n) < 2:
+        raise ValueError(f'"cv" requires at least 2 rows and 2 columns, got {m:,} x {n:,}. Use another method.')
     folds = integer("folds", folds, 2, min(m, n), f" for a {m:,} x {n:,} matrix")
     k = min(most, _most_held_out((m, n), folds))
     parts = [(i, j) for i in _folds(m, folds, rng) for j in _folds(n, folds, rng)]

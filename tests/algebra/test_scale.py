@@ -230,3 +230,53 @@ def test_single_precision_finds_the_same_where_squares_of_products_leave_its_ran
     F = ss.svd((X * unit).astype(np.float32), 10, shift="mean", solver="lanczos", rng=0)
     assert F.info.converged
     np.testing.assert_allclose(F.S / unit, G.S, rtol=1e-4)
+
+
+@pytest.mark.parametrize("solver", ["exact", "lanczos", "gram", "randomized"])
+@pytest.mark.parametrize("shift", [None, "mean"])
+@pytest.mark.parametrize(
+    "make",
+    [
+        np.asarray,
+        sparse.csr_array,
+        sparse.csc_array,
+        aslinearoperator,
+        lambda D: ss.LowRank(np.eye(len(D)), D.T.copy()),
+    ],
+)
+def test_subnormal_data_are_as_accurate_as_their_digits(make: Callable[[Any], Any], shift: Any, solver: str) -> None:
+    rng = np.random.default_rng(0)
+    D = np.ldexp(rng.standard_normal((30, 6)), -1030)
+    with warnings.catch_warnings(action="error"):
+        F = ss.svd(make(D), 2, shift=shift, solver=solver, rng=0)
+    G = ss.svd(np.ldexp(D, 1030), 2, shift=shift, solver="exact")
+    assert np.allclose(np.ldexp(F.S, 1030), G.S, rtol=1e-6, atol=0)
+    assert np.allclose(np.abs(F.Vh @ G.Vh.T), np.eye(2), atol=1e-3)
+
+
+@pytest.mark.parametrize("power", [-1000, -700, 530, 1000])
+@pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
+def test_factors_at_any_scale_have_a_norm(power: int, share: float) -> None:
+    D, left = dense(), int(power * share)
+    A = ss.LowRank(np.ldexp(D, left), np.ldexp(np.eye(D.shape[1]), power - left))
+    with warnings.catch_warnings(action="error"):
+        assert A.frobenius_norm() == pytest.approx(np.ldexp(np.linalg.norm(D), power), rel=1e-12)
+        assert np.allclose(np.ldexp(ss.svd(A, 2, rng=0).S, -power), ss.svd(D, 2, rng=0).S, rtol=1e-4)
+
+
+@pytest.mark.parametrize("shift", ["rows", "both"])
+def test_subnormal_rows_whose_means_are_zero_have_values(shift: str) -> None:
+    D = np.random.default_rng(0).integers(-5, 6, (6, 4)) * 2.0**-1060
+    X = np.hstack([D, -D])
+    with warnings.catch_warnings(action="error"):
+        S = ss.svd(X, 2, shift=shift, rng=0).S
+    expected = ss.svd(np.ldexp(X, 1060), 2, shift=shift, rng=0).S
+    assert np.allclose(np.ldexp(S, 1060), expected, rtol=1e-3)
+
+
+@pytest.mark.parametrize("scale", ["std", "vector"])
+def test_a_divisor_without_a_reciprocal_is_refused(scale: str) -> None:
+    D = np.random.default_rng(0).standard_normal((10, 3))
+    D[:, 1] *= 1e-310
+    with pytest.raises(ValueError, match=r"column 1 .* Multiply X and a given scale by a power of two"):
+        ss.svd(D, 2, scale=scale if scale == "std" else np.array([1.0, 1e-310, 1.0]))

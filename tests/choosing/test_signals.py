@@ -1,5 +1,6 @@
 """Signals of counts beyond row and column totals."""
 
+import warnings
 from typing import Any
 
 import numpy as np
@@ -80,3 +81,16 @@ def test_bad_input_is_refused() -> None:
         ss.count_signals(np.eye(100))
     with pytest.warns(UserWarning, match="not integers"):
         ss.count_signals(X * 0.5)
+
+
+def test_scales_that_do_not_converge_are_refused_without_other_warnings() -> None:
+    refused = 0
+    for seed in range(300):
+        rng = np.random.default_rng(seed)
+        X = rng.poisson(rng.gamma(0.3, 1, (8, 2)) @ rng.gamma(0.3, 1, (2, 8)))
+        with warnings.catch_warnings(action="error", category=RuntimeWarning):
+            try:
+                ss.count_signals(X, theta=10.0, least_nonzeros=1, rng=0)
+            except ValueError:
+                refused += 1
+    assert refused

@@ -357,3 +357,10 @@ def test_parallel_says_only_where_a_missed_value_could_change_k(
     told = [str(each.message) for each in caught]
     assert len(told) == may_change, told
     assert all("The number of components may not be 3" in each and "smaller max_k" in each for each in told)
+
+
+@pytest.mark.parametrize("shape", [(20, 1), (1, 20)])
+def test_cross_validation_of_one_column_is_refused(shape) -> None:
+    X = np.random.default_rng(0).standard_normal(shape)
+    with pytest.raises(ValueError, match="requires at least 2 rows and 2 columns"):
+        ss.suggest_k(X, "cv", shift=None, rng=0)

@@ -37,7 +37,7 @@ def covariance(X: Any) -> np.ndarray:
     return np.asarray(D.T @ D / (len(D) - 1), np.float64)
 
 
-@pytest.mark.filterwarnings("ignore:Components")
+@pytest.mark.filterwarnings("ignore:Component")
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("alpha", [0.0, 1.0, 30.0])
 def test_components_are_those_of_the_difference_of_covariances(kind: str, alpha: float) -> None:
@@ -59,7 +59,7 @@ def test_components_are_those_of_the_difference_of_covariances(kind: str, alpha:
     assert np.allclose(model.transform(X), (dense - dense.mean(axis=0)) @ V, rtol=1e-4, atol=1e-4 * np.abs(dense).max())
 
 
-@pytest.mark.filterwarnings("ignore:Components")
+@pytest.mark.filterwarnings("ignore:Component")
 @pytest.mark.parametrize("kind", ["dense", "shared", "same", "low rank", "wide"])
 def test_a_path_holds_its_bounds_for_every_alpha(kind: str) -> None:
     rng, n, alphas = np.random.default_rng(3), 100, [2.0, 0.0, 0.1, 40.0, 2.0, 7.5]
@@ -86,7 +86,7 @@ def test_a_path_holds_its_bounds_for_every_alpha(kind: str) -> None:
             assert np.linalg.norm(V[:, j] - own @ (own.T @ V[:, j])) <= bound + 1e-9
 
 
-@pytest.mark.filterwarnings("ignore:Components")
+@pytest.mark.filterwarnings("ignore:Component")
 @pytest.mark.parametrize("kind", ["multiple of the target", "same", "wide"])
 def test_more_components_than_one_block_of_products_finds(kind: str) -> None:
     rng, k = np.random.default_rng(0), 60
@@ -103,7 +103,7 @@ def test_more_components_than_one_block_of_products_finds(kind: str) -> None:
             assert np.all(np.abs(model.eigenvalues_ - exact) <= model.eigenvalue_errors_ + 1e-14)
 
 
-@pytest.mark.filterwarnings("ignore:Components")
+@pytest.mark.filterwarnings("ignore:Component")
 def test_restarts_keep_residuals_of_a_target_far_smaller_than_the_background(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pencil, "columns_of", lambda *_: 80)
     rng, n = np.random.default_rng(1), 150
@@ -316,7 +316,7 @@ def test_bad_input_is_refused(settings: dict[str, Any], background: Any, message
         ss.ContrastivePCA(**settings).fit(RNG.standard_normal((6, 4)), background=background)
 
 
-@pytest.mark.filterwarnings("ignore:Components")
+@pytest.mark.filterwarnings("ignore:Component")
 def test_few_passes_give_all_components_unconverged() -> None:
     X, B = RNG.standard_normal((40, 90)), RNG.standard_normal((50, 90))
     model = ss.ContrastivePCA(30, max_passes=1, random_state=0).fit(X, background=B)

@@ -413,3 +413,11 @@ def test_rows_of_frames_keep_their_names() -> None:
     assert pca.row_contributions(X).sum().to_numpy() == pytest.approx([1, 1])
     weighted = ss.PCA(2).fit(X, sample_weight=[2, 1, 1, 1, 1, 1])
     assert (weighted.row_contributions(X).T * [2, 1, 1, 1, 1, 1]).T.sum().to_numpy() == pytest.approx([1, 1])
+
+
+def test_a_column_of_one_category_has_no_cosines():
+    rng = np.random.default_rng(3)
+    for m in range(3, 40):
+        X = pd.DataFrame({"a": rng.standard_normal(m), "b": rng.choice(list("abc"), m), "c": np.full(m, "y")})
+        cosines = np.asarray(ss.FAMD(2, random_state=0).fit(X).column_cosine_similarities(X))
+        assert np.all(cosines.sum(axis=1) <= 1 + 1e-12)

@@ -76,7 +76,7 @@ KINDS += ("weights", "large", "small", "isolated", "loops")
 KINDS += ("bipartite but for an edge", "equal components", "twins", "decades")
 
 
-@pytest.mark.filterwarnings("ignore:The graph has", "ignore:Components")
+@pytest.mark.filterwarnings("ignore:The graph has", "ignore:Component")
 @pytest.mark.parametrize(
     ("kind", "seeds"),
     [(kind, range(2)) for kind in KINDS]
@@ -419,7 +419,7 @@ def test_few_products_give_all_components_unconverged(most: int) -> None:
     assert model.n_products_ <= max(most, 5)  # three blocks have as many columns as there are components
 
 
-@pytest.mark.filterwarnings("ignore:The graph has", "ignore:Components", "ignore:The gap")
+@pytest.mark.filterwarnings("ignore:The graph has", "ignore:Component", "ignore:The gap")
 @pytest.mark.parametrize("size", [2, 3])
 def test_few_products_of_many_components_are_unconverged(size: int) -> None:
     W = csr_array(np.kron(np.eye(30), 1 - np.eye(size)))
@@ -449,7 +449,7 @@ def test_cosines_of_a_row_that_dominates_its_columns(least: float) -> None:
     assert np.allclose(ours.eigenvalues_, formed.eigenvalues_, atol=1e-13)
 
 
-@pytest.mark.filterwarnings("ignore:Components|The graph has")
+@pytest.mark.filterwarnings("ignore:Component|The graph has")
 def test_nothing_converges_without_a_proof(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(constants, "PROBES", 0)
     W = random_array((200, 200), density=0.1, rng=np.random.default_rng(0), format="csr")
@@ -700,3 +700,13 @@ def test_coordinates_along_eigenvalues_that_may_be_zero_have_no_bound() -> None:
     bounds = model.transform_errors(W[:1])
     assert np.all(bounds[0, :2] < 1e-12)
     assert np.all(np.isinf(bounds[0, 2:]))
+
+
+def test_bounds_of_components_that_may_be_zero_are_infinite_without_warnings() -> None:
+    W = csr_array(np.kron(np.diag([1, 0]), np.ones((4, 4))))  # the other four samples are isolated
+    with pytest.warns(UserWarning, match="The graph has"):
+        model = ss.DiffusionMap(2, random_state=0).fit(W)
+    with warnings.catch_warnings(action="error"):
+        bounds = model.transform_errors(W)
+    assert np.all(bounds[:4] == np.inf)
+    assert np.all(bounds[4:] == 0)

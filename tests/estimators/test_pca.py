@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import warnings
 
 import numpy as np
 import pytest
@@ -108,6 +109,18 @@ def test_a_likelihood_without_noise_is_minus_infinity_off_the_components():
     pca = ss.PCA().fit(X)
     assert np.isfinite(pca.score_samples(X)).all()
     assert np.all(pca.score_samples(rng.standard_normal((5, 30))) == -np.inf)
+
+
+@pytest.mark.parametrize(("rank", "k"), [(3, None), (3, 4), (0, None)])
+def test_components_without_variance_add_nothing_to_a_likelihood(rank, k):
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((40, rank)) @ rng.standard_normal((rank, 6)) + rng.standard_normal(6)
+    pca = ss.PCA(k).fit(X)
+    assert np.allclose(pca.score_samples(X), ss.PCA(rank).fit(X).score_samples(X), rtol=1e-10, atol=1e-10)
+    with warnings.catch_warnings(action="error"):
+        assert np.all(pca.score_samples(X + rng.standard_normal(X.shape)) == -np.inf)
+    with pytest.raises(ValueError, match="no inverse"):
+        pca.get_precision()
 
 
 @pytest.mark.parametrize("k", [1, 4, 29, 30])

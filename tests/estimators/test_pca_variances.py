@@ -133,3 +133,21 @@ def test_values_of_extreme_size_neither_overflow_nor_vanish(name):
         pca = ss.PCA(3, solver=name, random_state=0).fit(X * 10.0**power)
         assert np.allclose(pca.singular_values_ / 10.0**power, S, rtol=1e-12)
         assert np.isfinite(pca.explained_variance_ratio_).all()
+
+
+@pytest.mark.parametrize("shift", ["mean", "both", "rows", "groups"])
+@pytest.mark.parametrize("power", [-300, -100, 100, 300])
+def test_noise_follows_the_scale_of_the_data(shift, power):
+    X, groups = np.random.default_rng(0).standard_normal((30, 40)), np.arange(30) % 3
+    shift, data = (ss.GroupMeans(), {"groups": groups}) if shift == "groups" else (shift, {})
+    one, other = (ss.PCA(2, shift=shift, random_state=0).fit(D, **data) for D in (X, np.ldexp(X, power)))
+    assert np.ldexp(other.noise_variance_, -2 * power) == pytest.approx(one.noise_variance_, rel=1e-6)
+
+
+def test_cosines_of_a_row_that_is_its_group_sum_to_at_most_one():
+    for seed in range(7):
+        rng = np.random.default_rng(seed)
+        X = csr_array(rng.standard_normal((10, 32)) * (rng.random((10, 32)) < 0.3))
+        groups, weights = np.append(0, np.arange(9) % 2 + 1), rng.uniform(0.3, 3, 10)
+        pca = ss.PCA(3, shift=ss.GroupMeans(), random_state=0).fit(X, sample_weight=weights, groups=groups)
+        assert np.all(pca.row_cosine_similarities(X, groups=groups).sum(axis=1) <= 1 + 1e-12)

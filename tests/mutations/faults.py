@@ -436,7 +436,7 @@ FAULTS = (
     fault(
         "squares of columns that a shift cancels",
         "backends/sparse.py",
-        "        if np.any(squares < CANCELLED * absent):\n            w = np.ones(self.shape[0])",
+        "        if np.any(squares < CANCELLED * terms):\n            w = np.ones(self.shape[0])",
         "        if np.any(squares < 0):\n            w = np.ones(self.shape[0])",
         "algebra/test_off_centre.py",
         "algebra",

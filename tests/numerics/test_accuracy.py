@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_array
 
 import shiftsvd as ss
 from tests.support.closeness import assert_close
@@ -110,6 +111,29 @@ def test_frobenius_error_and_that_of_info_have_no_floor() -> None:
 
 
 # --- bounds ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("shape", [(3, 9), (9, 3), (30, 50)])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("solver", ["lanczos", "gram", "randomized"])
+def test_rows_of_weight_zero_do_not_raise_the_frobenius_error(shape, dtype, solver) -> None:
+    rng = np.random.default_rng(0)
+    X = (rng.standard_normal(shape) + 1e3).astype(dtype)
+    weights = rng.integers(0, 2, len(X))
+    weights[:3] = 1, 0, 2
+    F = ss.svd(X, int(min(np.count_nonzero(weights), shape[1])), sample_weight=weights, solver=solver, rng=0)
+    B = np.sqrt(weights)[:, None] * X.astype(np.float64)
+    error = np.linalg.norm(B - (F.U * F.S) @ F.Vh)
+    assert F.info.frobenius_error == pytest.approx(error, rel=0.01, abs=10 * np.finfo(dtype).eps * np.linalg.norm(B))
+
+
+@pytest.mark.parametrize("columns", [1, 2])
+def test_sparse_residuals_whose_terms_cancel_have_no_floor(columns: int) -> None:
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        X = rng.standard_normal((90, columns)) * (rng.random((90, columns)) < 0.05)
+        F = ss.svd(csr_array(X), columns, shift="mean", solver="gram", rng=0)
+        assert F.info.frobenius_error <= 100 * EPS * np.linalg.norm(X)
 
 
 def test_published_bound_has_the_values_computed_by_hand() -> None:

@@ -1,6 +1,7 @@
 """Solvers: what they return, how often they read, what they do at low rank, and their settings."""
 
 import pickle
+import warnings
 from dataclasses import FrozenInstanceError, replace
 from importlib import import_module
 from typing import ClassVar
@@ -592,3 +593,20 @@ def test_result_prints_its_size_and_solver(result: ss.SVDResult) -> None:
 
 def test_length_of_a_result_is_that_of_what_it_unpacks_to(result: ss.SVDResult) -> None:
     assert len(list(result)) == 3
+
+
+def test_a_share_of_rounding_errors_takes_one_component() -> None:
+    rng = np.random.default_rng(0)
+    for _ in range(40):
+        x = rng.standard_normal(int(rng.integers(1, 20)))
+        A = ss.LowRank(np.eye(8), np.tile(x[:, None], 8))
+        with warnings.catch_warnings(action="ignore", category=UserWarning):
+            S = ss.svd(A, 0.3, shift="mean", solver="lanczos", rng=0).S
+        assert np.max(S) <= 1e-14 * np.linalg.norm(x)
+
+
+@pytest.mark.parametrize(("dtype", "remedy"), [(np.float32, "double precision"), (np.float64, 'solver="exact"')])
+def test_a_remedy_does_not_name_the_precision_that_the_data_have(dtype, remedy) -> None:
+    D = (np.linalg.qr(np.random.default_rng(0).standard_normal((100, 30)))[0] * 0.5 ** np.arange(30.0)).astype(dtype)
+    with pytest.warns(UserWarning, match=f"Raise tol or the number of passes, or .*{remedy}"):
+        ss.svd(D, 10, solver=ss.BlockLanczos(tol=1e-13, max_passes=3), rng=0)

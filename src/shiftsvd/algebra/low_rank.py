@@ -13,7 +13,14 @@ from shiftsvd.algebra import generic
 from shiftsvd.algebra.operator import Derived, Operator, check_same_shape
 from shiftsvd.numerics.orth import inner, r_factor
 from shiftsvd.numerics.panels import Panel, Vector, field_of, panel_dtype, unmasked
-from shiftsvd.numerics.powers import LEAST_SQUARES, MOST_SQUARES, ZERO_EXPONENT, add_exponents, exponents_of, two_to
+from shiftsvd.numerics.powers import (
+    LEAST_SQUARES,
+    MOST_SQUARES,
+    ZERO_EXPONENT,
+    add_exponents,
+    exponents_of,
+    times_two_to,
+)
 
 GATHERED = 2**18  # numbers of a factor that are gathered at a time: they stay in cache
 ONE = np.ones(1).tobytes()  # of which every row of the left factor of a vector is a view
@@ -142,7 +149,12 @@ class LowRank(Operator):
             short, long = sorted((factor_norm(self.L), factor_norm(self.R)))
             if LEAST_SQUARES < short * short and long * long < MOST_SQUARES:
                 return short * long
-        return float(np.linalg.norm(_triangle(self.L) @ _triangle(self.R).conj().T))
+        with np.errstate(over="ignore", invalid="ignore"):
+            norm = _product_norm(self.L, self.R)
+        if LEAST_SQUARES < norm * norm < MOST_SQUARES or (unit := int(self.exponents(0).max())) == ZERO_EXPONENT:
+            return norm
+        B = self.ldexp(0, -unit)
+        return float(np.ldexp(_product_norm(B.L, B.R), unit))
 
     def as_low_rank(self) -> "LowRank":
         return self
@@ -154,13 +166,17 @@ class LowRank(Operator):
         return add_exponents(largest, self.L.shape[1].bit_length())
 
     def ldexp(self, rows: Vector | int, cols: Vector | int) -> "LowRank":
-        # Powers of columns of L that are far from 1 move to R; a repeated row stays repeated.
-        L = self.L * np.reshape(two_to(rows), (-1, 1)) if np.any(rows) else self.L
+        # Powers of columns of L that are far from 1 move to R, and that of all rows, too: L may be 1 where R is 0. A
+        # repeated row stays repeated.
+        if np.ndim(rows) == 0:
+            rows, cols = 0, np.add(rows, cols)
+        L = times_two_to(self.L, np.reshape(rows, (-1, 1))) if np.any(rows) else self.L
         e = _largest(L)
-        e = np.where((np.abs(e) > FAR) & (e != ZERO_EXPONENT), e, 0)
-        L = L * two_to(-e) if np.any(e) else L
+        zero = e == ZERO_EXPONENT  # these columns of R stay, since a power could make them infinite
+        e = np.where((np.abs(e) > FAR) & ~zero, e, 0)
+        L = times_two_to(L, -e) if np.any(e) else L
         # One power for each entry: first one and then the other could leave the range on the way.
-        return LowRank(L, self.R * two_to(np.reshape(cols, (-1, 1)) + e))
+        return LowRank(L, times_two_to(self.R, np.where(zero, 0, np.reshape(cols, (-1, 1)) + e)))
 
     @property
     def level(self) -> bool:
@@ -184,6 +200,10 @@ class LowRank(Operator):
 
 def repeated(mu: Vector, m: int) -> LowRank:
     return LowRank(np.ndarray((m, 1), buffer=ONE, strides=(0, 0)), mu.conj())
+
+
+def _product_norm(L: Panel, R: Panel) -> float:
+    return float(np.linalg.norm(_triangle(L) @ _triangle(R).conj().T))
 
 
 def _is_repeated(F: Panel) -> bool:
@@ -222,6 +242,12 @@ def _factor(name: str, F: npt.ArrayLike) -> Panel:
 def factor_norm(F: Panel) -> float:
     rows, times = (F[:1], len(F)) if _is_repeated(F) else (F, 1)
     return sqrt(np.vdot(rows, rows).real) * sqrt(times)  # infinite, without a warning, where squares leave the range
+
+
+def norm_of_terms(S: LowRank) -> float:
+    # The terms may cancel in S. One factor may be 1 and the other of the size of the data, or the other way round.
+    terms = zip(np.hsplit(S.L, S.L.shape[1]), np.hsplit(S.R, S.R.shape[1]), strict=True) if S.L.shape[1] else ()
+    return sum(factor_norm(left) * factor_norm(right) for left, right in terms)
 
 
 def _triangle(F: Panel) -> Panel:

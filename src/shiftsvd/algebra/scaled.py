@@ -13,7 +13,7 @@ from shiftsvd.algebra.operator import Derived, Operator
 from shiftsvd.kernels.twin import StepTaker, range_errors_ignored
 from shiftsvd.numerics.orth import r_factor
 from shiftsvd.numerics.panels import Panel, Vector, conj, field_of, power, read_only, scaled, unscaled
-from shiftsvd.numerics.powers import ZERO_EXPONENT, add_exponents, exponents_of, split, two_to
+from shiftsvd.numerics.powers import LEAST, ZERO_EXPONENT, add_exponents, exponents_of, split, two_to
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -217,7 +217,7 @@ def in_units(A: Operator) -> Units:
         )
     e = _exponent(A, norm)
     least, most = range_of(A)
-    e = 0 if least <= e <= most or e == ZERO_EXPONENT else e
+    e = 0 if least <= e <= most or e == ZERO_EXPONENT else max(e, LEAST)  # subnormal data come near 2^-52
     if e == 0 and A.costs.strain <= most:
         return Units(A, 0, norm)
     return Units(times_powers(A, 0, -e), e, None if norm is None else float(np.ldexp(norm, -e)))

@@ -390,7 +390,9 @@ class SparseRows(Blocked):
     def _column_squares(self, weights: Vector | None) -> Vector:
         L, R = self.outside.L, self.outside.R
         wL = L if weights is None else weights[:, None] * L
-        absent = np.einsum("jr,rs,js->j", R.conj(), wL.T @ L.conj(), R).real
+        G = wL.T @ L.conj()
+        absent = np.einsum("jr,rs,js->j", R.conj(), G, R).real
+        terms = (np.abs(R) @ np.sqrt(np.diag(G).real)) ** 2  # squares before terms of the shift cancel each other
         Rt = np.ascontiguousarray(R.conj())
 
         def part(rows: Rows) -> Vector:
@@ -399,7 +401,7 @@ class SparseRows(Blocked):
             return self.kernels.column_squares(X, place, w, L[rows[0] : rows[1]], Rt)
 
         squares: Vector = absent + self._sum(part)
-        if np.any(squares < CANCELLED * absent):
+        if np.any(squares < CANCELLED * terms):
             w = np.ones(self.shape[0]) if weights is None else weights
             return np.asarray(
                 sum(w[lo : lo + len(B)] @ np.abs(B) ** 2 for lo, B in self.row_blocks(PIECE // self.shape[1]))

@@ -9,7 +9,7 @@ from scipy.sparse import csr_array
 from sklearn.utils.validation import check_is_fitted
 
 from shiftsvd.errors import Part, Setting, refuse
-from shiftsvd.estimators.features import Components, is_pandas, labelled, labels_of
+from shiftsvd.estimators.features import Components, cosines, is_pandas, labelled, labels_of
 from shiftsvd.estimators.pca import PCA
 from shiftsvd.estimators.settings import as_one_fit
 from shiftsvd.estimators.supplementary import (
@@ -184,11 +184,13 @@ class FAMD(Components):
         columns, m = self._read(X), self.pca_.n_samples_
         if len(columns[0]) != m:
             raise ValueError(f"X must have the {m:,} rows of the fit, got {len(columns[0]):,}")
-        Z, squares = self._encoded(columns), np.asarray(self.column_coordinates_) ** 2
+        Z, coordinates = self._encoded(columns), np.asarray(self.column_coordinates_)
+        squares = coordinates**2
         for column, first in zip(columns, self._firsts, strict=True):
             if isinstance(column, Categories):
-                distances = self._squared_distances(Z, column)[:, None]
-                squares[first : first + len(distances)] /= np.where(distances > 0, distances, 1)
+                distances = self._squared_distances(Z, column)
+                part = slice(first, first + len(distances))
+                squares[part] = cosines(coordinates[part], distances)
         return labelled(squares, self.column_names_ if is_pandas(X) else None)
 
     @as_one_fit

@@ -259,7 +259,9 @@ def labelled(values: Panel, names: Any) -> Any:
 
 
 def cosines(coordinates: Panel, squares: Vector) -> Panel:
-    return np.asarray(coordinates**2 / np.where(squares > 0, squares, np.inf)[:, None])
+    shares = coordinates**2
+    squares = np.maximum(squares, shares.sum(axis=1))  # of a row that differs from the shift by rounding errors alone
+    return np.asarray(shares / np.where(squares > 0, squares, np.inf)[:, None])
 
 
 def row_squares(A: Operator) -> Vector:

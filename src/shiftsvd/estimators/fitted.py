@@ -58,6 +58,8 @@ class PPCA:
         V, (n, k) = self.V, self.V.shape
         if k == n:
             return self._in_units((V / self.variance) @ V.T, -1)
+        if k == 0 and self.noise <= 0:
+            raise ValueError("the data have no variance, so their covariance has no inverse.")
         if self.noise <= 0:
             raise ValueError(
                 f"the noise variance is 0, so the covariance has no inverse. Use fewer than {k} components."
@@ -366,7 +368,7 @@ class FittedPCA(features.Components):
         model = self._model()
         A = self._minus_shift(self._operator(X), groups, covariates)
         Z = _joined(A.row_products(model.V))
-        rest = np.asarray((A - LowRank(Z, self.components_.T)).row_squares())
+        rest = np.asarray((A - LowRank(Z, model.V)).row_squares())
         check_size("rows", max(1.0, largest_of(Z), float(np.sqrt(rest.max(initial=0)))), SQUARED)
         return model.log_likelihood(Z, rest)
 
@@ -428,7 +430,10 @@ class FittedPCA(features.Components):
             # to that. A drop-in follows, though a change of units of the scores should not change the model.
             variance = noise + np.maximum(variance - noise, 0) * variance
         floor = max(noise, np.finfo(np.float64).tiny)
-        return PPCA(self.components_.T.astype(np.float64), np.maximum(variance, floor), noise, self.scale_)
+        V = self.components_.T.astype(np.float64)
+        if noise == 0:  # no density off the space of the components with a variance
+            V, variance = V[:, variance > 0], variance[variance > 0]
+        return PPCA(V, np.maximum(variance, floor), noise, self.scale_)
 
     def to_sklearn(self) -> Any:
         """Convert the model to fitted classes of scikit-learn with the same `transform`.

@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 from shiftsvd.backends import as_operator, is_lazy, unwrapped
 from shiftsvd.backends.affinity import Affinity, affinity_of_edges, affinity_of_rows
 from shiftsvd.backends.validation import NotFinite, before_sklearn, finite_dense, finite_sparse
-from shiftsvd.errors import Part, Refused, Setting, plural, refuse
+from shiftsvd.errors import Part, Refused, Setting, refuse
 from shiftsvd.estimators.features import Tagged, labels_of
 from shiftsvd.estimators.settings import as_one_fit, random_generator, warn_unconverged
 from shiftsvd.front import integer, nonnegative
@@ -397,8 +397,9 @@ class DiffusionMap(GraphEmbedding):
             power, *ends = (_powers(mu, self.t) / mu for mu in at)
             moved = np.maximum(*(np.abs(end - power) for end in ends))
             each = (np.sqrt(2) * self.vector_errors_ + unit) * np.abs(power) + moved
-        each = np.where(np.abs(eigenvalues) <= errors, np.inf, each)
-        return np.asarray(np.where(lengths[:, None] > 0, lengths[:, None] * each, 0.0))
+            each = np.where(np.abs(eigenvalues) <= errors, np.inf, each)
+            found = np.where(lengths[:, None] > 0, lengths[:, None] * each, 0.0)
+        return np.asarray(found)
 
     def _steps(self, X: Any) -> csr_array:
         """Return the probabilities of steps from new samples; 0 for a sample without affinities."""
@@ -492,8 +493,8 @@ def _warn_of_components(sizes: Vector, trivial: int) -> None:
         return
     shown = ", ".join(f"{size:,}" for size in np.sort(sizes)[::-1][:3]) + (", ..." if len(sizes) > 3 else "")
     if trivial:
-        which = f"The first {plural(trivial, 'coordinate')} {'is' if trivial == 1 else 'are'}"
-        where: tuple[Part, ...] = (f"{which} constant on one of them each.",)
+        many = f"The first {trivial:,} coordinates are constant on one of them each."
+        where: tuple[Part, ...] = (many if trivial > 1 else "The first coordinate is constant on one of them.",)
     else:
         remedy = " to begin with coordinates that are constant on one of them each."
         where = ("Coordinates vary within them. Use ", Setting("drop_first", False), remedy)

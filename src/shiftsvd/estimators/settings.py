@@ -43,7 +43,7 @@ def as_one_fit(method: Callable[P, R]) -> Callable[P, R]:
 def warn_unconverged(components: Iterable[int], effort: str, most: str) -> None:
     """Warn of components that exceed the tolerance; of none if one may have been missed."""
     if listed := list(components):
-        text = f"Components {few(listed)} did not converge in {effort}. "
+        text = f"Component{'s' * (len(listed) > 1)} {few(listed)} did not converge in {effort}. "
         text += "Equal eigenvalues have no eigenvectors of their own; for others, raise "
     else:
         text = f"Components may have been missed: {effort} did not prove the opposite. Raise "

@@ -1,5 +1,7 @@
 """Multiplication by powers of two, which is exact, so that squares do not overflow or underflow."""
 
+from functools import reduce
+from operator import mul
 from typing import Any
 
 import numpy as np
@@ -19,6 +21,16 @@ LEAST_SQUARES, MOST_SQUARES = 2.0**-600, 2.0**600
 
 def two_to(exponents: Vector | int) -> Any:
     return np.ldexp(1.0, np.clip(exponents, LEAST, MOST))
+
+
+def factors_of(exponents: Vector | int) -> list[Any]:
+    # One factor, or two if a power is beyond the range, as that which brings a subnormal number near 1.
+    beyond = exponents - np.clip(exponents, LEAST, MOST)
+    return [two_to(exponents), two_to(beyond)] if np.any(beyond) else [two_to(exponents)]
+
+
+def times_two_to(x: Any, exponents: Vector | int) -> Any:
+    return reduce(mul, factors_of(exponents), x)
 
 
 def exponents_of(x: Vector) -> Vector:
@@ -52,7 +64,7 @@ def split(x: Vector | None) -> tuple[Vector | None, Vector | int]:
     if x is None:
         return None, 0
     e = np.where(x == 0, 0, exponents_of(x))
-    return np.asarray(x * two_to(-e)), e
+    return np.asarray(times_two_to(x, -e)), e
 
 
 class PowerScaled:
@@ -77,13 +89,13 @@ def part_of(e: Vector | int, lines: slice) -> Vector | int:
 
 
 def times(X: Any, rows: Vector | int, cols: Vector | int) -> Any:
-    out = X * two_to(cols) if np.any(cols) else X
-    return out * np.reshape(two_to(rows), (-1, 1)) if np.any(rows) else out
+    out = times_two_to(X, cols) if np.any(cols) else X
+    return times_two_to(out, np.reshape(rows, (-1, 1))) if np.any(rows) else out
 
 
 def times_sparse(X: Any, rows: Vector | int, cols: Vector | int) -> Any:
     e = cols if np.ndim(cols) == 0 else cols[X.indices]  # type: ignore[index]
-    data = X.data * two_to(e)
+    data = times_two_to(X.data, e)
     if np.any(rows):
-        data = data * two_to(rows if np.ndim(rows) == 0 else np.repeat(rows, np.diff(X.indptr)))
+        data = times_two_to(data, rows if np.ndim(rows) == 0 else np.repeat(rows, np.diff(X.indptr)))
     return type(X)((data, X.indices, X.indptr), shape=X.shape)

@@ -17,6 +17,7 @@ from shiftsvd.runs.messages import column_names, warn
 
 SHIFTS = 'None, "mean", "rows", "both", a vector, Covariates, GroupMeans, a LowRank or an Operator'
 NAMES = get_args(ShiftName)
+SMALLEST = float(np.finfo(np.float64).smallest_normal)
 
 
 @runtime_checkable
@@ -372,7 +373,7 @@ def resolve_scale(
         if scale not in (True, "std", "pareto") or after is None:
             raise refuse("scale", f"be {SCALES}", scale)
         deviation = deviations(after, ddof, rows, before, exponents)
-        return np.sqrt(deviation) if scale == "pareto" else deviation
+        return np.sqrt(deviation) if scale == "pareto" else _divisors(deviation)
     divisor = finite_vector("scale", scale, n, "feature")
     if np.iscomplexobj(divisor) or np.any(divisor <= 0):
         bad = int(np.sum(~(divisor.real > 0)))
@@ -380,7 +381,21 @@ def resolve_scale(
             Setting("scale"),
             f" must be positive, got {bad:,} {'entry' if bad == 1 else 'entries'} of 0 or less",
         )
-    return divisor
+    return _divisors(divisor)
+
+
+def _divisors(scale: Vector) -> Vector:
+    small = np.flatnonzero(scale < SMALLEST)
+    if len(small):
+        raise Refused(
+            *(
+                Setting("scale"),
+                f" must be at least {SMALLEST:.1e} for each column, so that its reciprocal is a number, ",
+            ),
+            f"got {scale[small[0]]:.3g} for column {small[0]} (counted from 0). Multiply X and a given scale by a ",
+            "power of two, such as 2.0**100.",
+        )
+    return scale
 
 
 def _constant(places: Vector, n: int) -> str:

@@ -29,7 +29,7 @@ TOL = names.TOL
 NOT_CERTIFIED = "not certified: "
 SHARE_SOLVERS = 'solver="auto", "lanczos", "gram" or "exact"'
 UNTIL_CERTAIN = ", which iterates until every value has converged."
-REMEDIES = " or the number of passes, or pass data in double precision."
+REMEDIES = " or the number of passes, or "
 
 
 @dataclass(frozen=True)
@@ -199,7 +199,7 @@ class Solver(ABC):
         F = F.times_power(unit)
         certificate = factors.certificate
         if certificate is not None and not certificate.converged:
-            _warn(certificate, float(F.S[-1]), F.info.missed_below)
+            _warn(certificate, float(F.S[-1]), F.info.missed_below, np.finfo(A.dtype).bits == 32)
         elif certificate is None and F.info.converged is False:
             warn(NOT_CERTIFIED + _uncertified(F.info, float(F.S[-1]), tol), *self.remedy)
         return F
@@ -240,14 +240,16 @@ def _slice(F: Lazy, part: tuple[slice, slice], A: Operator) -> Lazy:
     return compute
 
 
-def _warn(certificate: Certificate, last: float, missed: float | None) -> None:
+def _warn(certificate: Certificate, last: float, missed: float | None, single: bool) -> None:
     parts: list[Part] = []
     if len(certificate.unconverged):
+        exact: tuple[Part, ...] = "use ", Setting("solver", "exact"), " if rows or columns are few."
         parts += [
             named_unconverged(certificate.value_errors, certificate.unconverged),
             "Raise ",
             Setting("tol"),
             REMEDIES,
+            *(("pass data in double precision.",) if single else exact),
         ]
     if not certificate.complete:
         between = " " if parts else ""

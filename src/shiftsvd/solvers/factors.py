@@ -4,8 +4,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from shiftsvd.accuracy import difference_norm
 from shiftsvd.algebra.generic import cancelled, fused, lazy_basis, matmat_in_double, placed, shift_of, squares_beyond
-from shiftsvd.algebra.low_rank import factor_norm
+from shiftsvd.algebra.low_rank import norm_of_terms
 from shiftsvd.numerics.orth import graded_basis, inner
 from shiftsvd.numerics.panels import Vector, may_overwrite, on_host
 from shiftsvd.numerics.powers import length
@@ -99,10 +100,10 @@ def residual_norm(A: Operator, F: SVDResult, factors: Factors, norm: float | Non
     square = norm**2 - float(F.S @ F.S)
     if square >= DIFFERENCE_MARGIN * _difference_rounding(A, norm, F.S, _data_eps(A)):
         return float(np.sqrt(square))
-    direct = _from_product(A, F.S, factors, norm) if factors.factor_passes else (A - F).frobenius_norm()
+    direct = _from_product(A, F.S, factors, norm) if factors.factor_passes else difference_norm(A, F)
     small = not A.costs.file_bytes or 8 * max(A.shape) * len(F.S) <= WHOLE_FACTOR
     if factors.factor_passes and direct is not None and small and _storage_rounding(A, F.S) > ROUNDED_PART * direct:
-        direct = (A - F).frobenius_norm()  # the rounding of vectors dominates, and `_storage_rounding` is too coarse
+        direct = difference_norm(A, F)  # the rounding of vectors dominates, and `_storage_rounding` is too coarse
     # For an operator with many columns that supports products only, the difference of squares is the only estimate.
     return float(np.sqrt(max(square, _difference_rounding(A, norm, F.S, _data_eps(A))))) if direct is None else direct
 
@@ -161,7 +162,7 @@ def _difference_rounding(A: Operator, norm: float, S: Vector, unit: float) -> fl
 def _implicit_square(A: Operator) -> float:
     # Squared norm of terms that cancel: the implicit shift, and parts of the data.
     shift = shift_of(A)
-    return cancelled(A) ** 2 + (0.0 if shift is None else (factor_norm(shift.L) * factor_norm(shift.R)) ** 2)
+    return cancelled(A) ** 2 + (0.0 if shift is None else norm_of_terms(shift) ** 2)
 
 
 def _storage_rounding(A: Operator, S: Vector) -> float:

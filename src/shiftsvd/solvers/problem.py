@@ -69,8 +69,12 @@ class Problem:
         if not isinstance(self.k, float):  # with few start vectors, the basis begins with fewer columns than components
             return max(0, -(-(self.k - len(theta)) // self.shape.block))
         shortfall = self.total * self.k - float(np.sum(np.maximum(theta, 0)))
-        # A column adds at most the first Ritz value to the squared norm.
-        return max(1, int(shortfall / (self.shape.block * theta[0]))) if shortfall > 0 else 0
+        if shortfall <= 0:
+            return 0
+        # A column adds at most the first Ritz value to the squared norm. If only rounding errors are left of the data,
+        # this value may be 0, or so small that the ratio is infinite.
+        most = self.shape.block * max(float(theta[0]), shortfall / self.n)
+        return max(1, int(shortfall / most))
 
     def reads_in_single(self, eps: float) -> bool:
         return self.A.dtype == np.float32 and eps > self.A.costs.gram_eps and not self.A.costs.file_bytes

@@ -20,7 +20,7 @@ from shiftsvd.backends.sparse import CANCELLED, FULL
 from shiftsvd.events import record_read
 from shiftsvd.kernels.twin import range_errors_ignored
 from shiftsvd.numerics.moments import of_stored, weight_parts
-from shiftsvd.numerics.powers import exponents_of, two_to
+from shiftsvd.numerics.powers import exponents_of, factors_of
 from shiftsvd.operators import LowRank, Moments, Panel, Vector, panel_dtype
 
 # Entries of a piece of a block that is made dense in double precision.
@@ -175,7 +175,8 @@ class DeviceRows(DeviceBlocks):
     def times(self, rows: Vector | int, cols: Vector | int) -> Any:
         X = self.arrays.in_dtype(self.X, self.double)
         for e, shape in ((rows, (-1, 1)), (cols, (1, -1))):
-            X = X * self.arrays.up(np.reshape(two_to(e), shape)) if np.any(e) else X
+            for factor in factors_of(e) if np.any(e) else ():
+                X = X * self.arrays.up(np.reshape(factor, shape))
         return X
 
     def block(self, rows: Rows, dtype: np.dtype[Any]) -> Any:
@@ -503,8 +504,9 @@ class DeviceCSR(DeviceBlocks):
         data, indices, _ = self.arrays.parts(self.X)
         data = self.arrays.in_dtype(data, self.double)
         for e in (rows, cols):
-            factors = self.arrays.up(np.reshape(two_to(e), -1))
-            data = data * (factors[indices] if np.ndim(e) else factors)
+            for each in factors_of(e):
+                factors = self.arrays.up(np.reshape(each, -1))
+                data = data * (factors[indices] if np.ndim(e) else factors)
         return self.arrays.with_data(self.X, data)
 
     def stored_dense(self, rows: Rows) -> Any:
