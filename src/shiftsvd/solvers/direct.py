@@ -71,6 +71,7 @@ class Exact(Solver):
     tol: float = 0.0
 
     takes_shares = True
+    finds_all = True
     remedy = ("The values are accurate to rounding, but their error bounds, computed from squares, are larger.",)
 
     def __post_init__(self) -> None:
@@ -118,7 +119,7 @@ class Exact(Solver):
         return 1.0
 
     def passes_range(self, A: Operator, k: int) -> tuple[int, int]:
-        return 1, 2 if self.tol > 0 else 1
+        return 1, 2 if self.tol > 0 and not self.certify else 1
 
     def peak_bytes(self, A: Operator, k: int) -> int:
         m, n = max(A.shape), min(A.shape)
