@@ -409,10 +409,12 @@ def test_estimate_foresees_passes_and_memory_without_reading() -> None:
         ss.Exact(1e-4, certify=True),
         ss.RandomizedSVD(certify=True),
         ss.ShiftedRandomizedSVD(certify=True),
+        ss.Gram(0),
+        ss.Gram(1e-12),
     ],
 )
 @pytest.mark.filterwarnings("ignore:not certified")
-def test_the_passes_of_a_certificate_are_predicted(
+def test_the_passes_of_certificates_and_of_small_values_are_predicted(
     solver: ss.solvers.Solver, density: float, shape: tuple[int, int], k: int
 ) -> None:
     X = sparse.random_array(shape, density=density, format="csr", rng=0)

@@ -230,7 +230,7 @@ class Gram(Solver):
         return 2.0
 
     def passes_range(self, A: Operator, k: int) -> tuple[int, int]:
-        return 2 if self.last_pass else 1, 2
+        return 2 if self.last_pass else 1, 3 if self.tol < constants.LOST_TOL else 2
 
     def peak_bytes(self, A: Operator, k: int) -> int:
         n, widest = min(A.shape), max(k, tall(A).costs.square_columns)
