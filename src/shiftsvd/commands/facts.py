@@ -189,7 +189,10 @@ def _describer(paths: list[Path], kinds: str, memory: str | None) -> Any:
 
 def _command_with(settings: Settings, found: Facts) -> str:
     options = [spelled(Setting(name, value)) for name, value in found.items() if value is not None]
-    return " ".join(["shiftsvd fit", quoted(as_given(str(settings.files[0]))), *options])
+    file = as_given(str(settings.files[0]))
+    if file.startswith("-") and file != "-":
+        file = f"./{file}"  # a name, not an option
+    return " ".join(["shiftsvd fit", quoted(file), *options])
 
 
 def _of_table(found: TableProfile, settings: Settings) -> Facts:
