@@ -380,7 +380,7 @@ def write(path: Path, blocks: Iterable[io.Block], shape: tuple[int, int], names:
         index, values = PackedWriter(files, path, "index", differences=True), ValueWriter(files, path)
         idxptr, written = FlatWriter(files, path / "idxptr", _LONG), 0
         idxptr.write([0])
-        for block in map(_entries, blocks):
+        for block in map(_entries, _parts(blocks)):
             idxptr.write(values.length + block.indptr[1:].astype(np.int64))
             index.write(block.indices.astype(np.uint32))
             values.write(block.data)
@@ -396,6 +396,14 @@ def write(path: Path, blocks: Iterable[io.Block], shape: tuple[int, int], names:
     texts = {"version": f"packed-{values.kind}-matrix-v2", "storage_order": "col", _WRITER: "shiftsvd"}
     for name, text in texts.items():
         (path / name).write_text(f"{text}\n")
+
+
+def _parts(blocks: Iterable[io.Block]) -> Iterator[io.Block]:
+    # Compressing an entry of a dense block takes 30 bytes, however few the entry has.
+    for block in blocks:
+        rows = max(1, _AT_ONCE // block.shape[1]) if isinstance(block, np.ndarray) else block.shape[0]
+        for lo in range(0, block.shape[0], rows):
+            yield block[lo : lo + rows] if rows < block.shape[0] else block
 
 
 def _entries(block: io.Block) -> Any:
