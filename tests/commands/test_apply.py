@@ -135,6 +135,17 @@ def test_inverse_in_blocks_is_inverse_at_once(model: Path, tmp_path: Path, monke
     np.testing.assert_allclose(np.load(tmp_path / "blocks.npy"), np.load(tmp_path / "once.npy"), rtol=1e-12)
 
 
+def test_inverse_computes_small_blocks(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    np.save(tmp_path / "Z.npy", np.zeros((60_000, 4)))
+    sizes, compute = [], shiftsvd.PCA.inverse_transform
+    monkeypatch.setattr(
+        shiftsvd.PCA, "inverse_transform", lambda self, Z: sizes.append(20 * len(Z)) or compute(self, Z)
+    )
+    done("inverse", model, tmp_path / "Z.npy", "-o", tmp_path / "back.npy")
+    assert sum(sizes) == 20 * 60_000
+    assert 8 * max(sizes) <= 4e6  # bytes, whatever the memory limit
+
+
 def test_inverse_refuses_scores_of_another_model(model: Path, tmp_path: Path) -> None:
     np.save(tmp_path / "Z.npy", np.ones((5, 3)))
     result = invoke("inverse", model, tmp_path / "Z.npy", "-o", tmp_path / "back.npy")

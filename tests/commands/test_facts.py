@@ -1,5 +1,8 @@
 """`shiftsvd info`, `estimate` and `convert`, as they are typed."""
 
+import os
+import shutil
+import subprocess
 from pathlib import Path
 
 import numpy as np
@@ -8,7 +11,7 @@ from scipy import io, sparse
 
 import shiftsvd
 from shiftsvd.io import open_matrix
-from tests.support.commands import invoke, told
+from tests.support.commands import done, invoke, told
 from tests.support.places import needs
 
 
@@ -40,6 +43,36 @@ def test_info_says_what_a_dense_file_holds_and_that_it_can_be_read_in_blocks(tmp
     assert facts["read_in_blocks"]
     assert "read_in_blocks  if larger than half of the memory limit" in invoke("info", tmp_path / "X.npy").stdout
     assert facts["memory_bytes"] == 30 * 4 * 4
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "-x.csv",
+        "a b.csv",
+        "it's.csv",
+        "$HOME`x`'.csv",
+        "n\nl\t'\\x.csv",
+        "\x1b[1m.csv",
+        "\u202eabc.csv",
+        "bad\udcff.csv",
+    ],
+)
+def test_the_command_of_info_can_be_pasted_into_a_shell(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if shutil.which("bash") is None:
+        pytest.skip("bash is not installed")
+    monkeypatch.chdir(tmp_path)
+    Path(name).write_text("a,b\n1,2\n3,5\n7,6\n")
+    command = done("info", "--", name).stdout.splitlines()[-1].partition(" ")[2].strip()
+    said = subprocess.run(
+        ["bash", "-c", f'set -- {command}; printf "%s\\0" "$@"'], capture_output=True, check=True
+    ).stdout
+    words = [os.fsdecode(word) for word in said.split(b"\0")[:-1]]
+    assert words[:2] == ["shiftsvd", "fit"]
+    assert Path(words[2]) == Path(name)
+    done(*words[1:], "-k", 1)
 
 
 def test_info_gives_the_first_names(tmp_path: Path) -> None:

@@ -126,6 +126,20 @@ def test_an_error_while_writing_leaves_what_was_there(file: Path, monkeypatch: p
     assert not (file.parent / "new").exists()
 
 
+def test_a_full_disk_under_a_report_is_named_by_its_place(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("matplotlib")
+    out = file.parent / "out"
+    assert invoke("fit", file, "-k", 2, "-o", out, "--no-report").exit_code == 0
+
+    def full(*args: object, **more: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_text", full)
+    result = invoke("report", out / "model.safetensors", "-o", file.parent / "page.html")
+    assert result.exit_code == 1
+    assert f"Error: {file.parent / 'page.html'} cannot be written: No space left on device. {STILL}." in result.stderr
+
+
 STILL = "Existing files are unchanged"
 
 

@@ -415,3 +415,26 @@ def test_storing_the_transposed_matrix_is_advised_only_where_it_helps(n: int, he
     A, _ = open_matrix(tmp_path / "columns.npy", memory_limit=limit, stream=True, orient="columns")
     with nullcontext() if helps else pytest.raises(ValueError, match="needs about"):
         ss.svd(A, 20, memory_limit=limit)
+
+
+CONVERTED = """
+import numpy as np
+from shiftsvd.io import convert
+np.save(sys.argv[2] + ".npy", np.ones((30, 3), bool))
+convert(sys.argv[2] + ".npy", sys.argv[2], memory_limit="20MB")
+ready()
+convert(sys.argv[1], sys.argv[2], memory_limit="40MB", force=True)
+"""
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("suffix", [".h5ad", ".zarr"])
+def test_names_of_a_tall_file_are_not_held_while_it_is_converted(suffix: str, tmp_path: Path) -> None:
+    pytest.importorskip({".h5ad": "h5py", ".zarr": "zarr"}[suffix])
+    np.save(tmp_path / "X.npy", np.random.default_rng(0).random((1_000_000, 41), np.float32) < 0.5)
+    found = measured_python(CONVERTED, tmp_path / "X.npy", tmp_path / f"out{suffix}")
+    assert found.code == 0, found.err
+    assert found.growth <= 1.1 * 40e6
+    _, names = open_matrix(tmp_path / f"out{suffix}")
+    assert names.samples is not None
+    assert list(names.samples[[0, 65_535, 65_536, -1]]) == ["0", "65535", "65536", "999999"]

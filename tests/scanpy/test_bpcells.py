@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 import shutil
+import tracemalloc
 import warnings
 from contextlib import ExitStack
 from pathlib import Path
@@ -340,3 +341,19 @@ def test_a_link_out_of_the_folder_and_a_pipe_are_refused(what, tmp_path):
     if what == "link":
         A, _ = open_matrix(path, allow_external=True)
         np.testing.assert_array_equal(dense(A), counts().toarray())
+
+
+def test_small_integers_are_compressed_in_small_parts(tmp_path: Path) -> None:
+    X = np.random.default_rng(0).integers(-9, 99, (50_000, 40)).astype(np.int8)
+    np.save(tmp_path / "X.npy", X)
+    np.save(tmp_path / "small.npy", X[:9])
+    convert(tmp_path / "small.npy", tmp_path / "X.bpcells")
+    tracemalloc.start()
+    try:
+        convert(tmp_path / "X.npy", tmp_path / "X.bpcells", force=True, memory_limit="1GB")
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak <= X.nbytes + 12e6
+    A, _ = open_matrix(tmp_path / "X.bpcells")
+    np.testing.assert_array_equal(A @ np.eye(40), X)

@@ -399,6 +399,37 @@ def test_estimate_foresees_passes_and_memory_without_reading() -> None:
         ss.estimate(X, 401)
 
 
+@pytest.mark.parametrize("k", [1, 10, 30])
+@pytest.mark.parametrize("shape", [(200, 30), (30, 200)])
+@pytest.mark.parametrize("density", [1.0, 0.1])
+@pytest.mark.parametrize(
+    "solver",
+    [
+        ss.Exact(certify=True),
+        ss.Exact(1e-4, certify=True),
+        ss.RandomizedSVD(certify=True),
+        ss.ShiftedRandomizedSVD(certify=True),
+        ss.Gram(0),
+        ss.Gram(1e-12),
+    ],
+)
+@pytest.mark.filterwarnings("ignore:not certified")
+def test_the_passes_of_certificates_and_of_small_values_are_predicted(
+    solver: ss.solvers.Solver, density: float, shape: tuple[int, int], k: int
+) -> None:
+    X = sparse.random_array(shape, density=density, format="csr", rng=0)
+    predicted = ss.estimate(X, k, solver)
+    least, most = predicted.passes_range
+    assert least <= predicted.n_passes <= most
+    assert least <= ss.svd(X, k, solver=solver, rng=0).info.n_passes <= most
+
+
+@pytest.mark.parametrize("solver", ["auto", "lanczos", "randomized"])
+def test_a_sparse_matrix_without_entries_is_timed(solver: str) -> None:
+    predicted = ss.estimate(sparse.csr_array((30, 20)), 2, solver, probe=True)
+    assert predicted.seconds is not None
+
+
 @pytest.mark.parametrize(("shape", "k"), [((54, 7776), 10), ((40, 400), 10), ((300, 3000), 50), ((500, 2000), 10)])
 def test_the_expected_passes_lie_within_their_range(shape: tuple[int, int], k: int) -> None:
     predicted = ss.estimate(np.ones(shape), k, "lanczos", tol=1e-6)

@@ -20,7 +20,7 @@ from shiftsvd.commands.hooks import Hooks, first_answer, hooks_of
 from shiftsvd.commands.mixed import fields_of, labels_of
 from shiftsvd.commands.options import check_files, print_message, typed
 from shiftsvd.commands.settings import Settings, table_format
-from shiftsvd.commands.tables import Block, Table, component_names, format_named, write_rows
+from shiftsvd.commands.tables import ENTRIES, Block, Table, component_names, format_named, write_rows
 from shiftsvd.commands.writing import model_in, rastering, score_rasters
 from shiftsvd.errors import Setting, few, plain_lines, plural
 from shiftsvd.estimators.batches import BatchPCA
@@ -47,8 +47,6 @@ from shiftsvd.runs.messages import warn
 from shiftsvd.runs.outputs import Outputs, refuse
 from shiftsvd.runs.progress import progress
 
-# Entries of a block of reconstructed samples (64 MB of float64).
-ENTRIES = 2**23
 REMEDY = "Raise the limit with ", Setting("max_absent"), ", or fit on the features that both files have."
 OTHERS = ContrastivePCA, DiffusionMap  # models other than PCA that `transform` applies
 LEAST_WIDTH = 0.02  # degrees between the bounds of an angle that a refit could lessen
@@ -165,7 +163,7 @@ def influence(settings: Settings) -> None:
         found, refitted = pca._influence(A, groups, settings.widest, settle=True)
     labels, of = found.labels if groups is not None else names.samples, settings.leave_out or "sample"
     if labels is None:
-        labels, of = np.arange(1, A.shape[0] + 1).astype(str), ROW
+        labels, of = np.arange(1, A.shape[0] + 1), ROW
     ends = np.concatenate([found.angles, found.subspace[:, None]], axis=1)
     columns = [*component_names(pca.n_components_), SPACE]
     document = {

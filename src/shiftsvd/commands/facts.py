@@ -189,7 +189,10 @@ def _describer(paths: list[Path], kinds: str, stack: str | None, memory: str | N
 
 def _command_with(settings: Settings, found: Facts) -> str:
     options = [spelled(Setting(name, value)) for name, value in found.items() if value is not None]
-    return " ".join(["shiftsvd fit", *(quoted(as_given(str(file))) for file in settings.files), *options])
+    files = [as_given(str(file)) for file in settings.files]
+    # A name that begins with a dash is not an option.
+    names = [f"./{file}" if file.startswith("-") and file != "-" else file for file in files]
+    return " ".join(["shiftsvd fit", *map(quoted, names), *options])
 
 
 def _of_table(found: TableProfile, settings: Settings) -> Facts:

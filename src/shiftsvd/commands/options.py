@@ -387,10 +387,25 @@ def spelled(setting: Setting) -> str:
 
 
 def quoted(word: str) -> str:
-    """Quote a word for the shell, and where its last point could be that of the sentence."""
+    """Quote a word for the shell, and where its last point could be that of the sentence.
+
+    Characters that control a terminal, such as newlines in names of files, are written as in bash and zsh: $'a\\nb'.
+    """
+    if plain(word) != word:
+        return "$'" + "".join(map(_escaped, word)) + "'"
     if "'" in word and not set(word) & set('"$`\\!'):
         return f'"{word}"'
     return f"'{word}'" if word.endswith(".") and shlex.quote(word) == word else shlex.quote(word)
+
+
+def _escaped(character: str) -> str:
+    code = ord(character)
+    if 0xDC80 <= code <= 0xDCFF:  # a byte of a name that is not UTF-8
+        return f"\\x{code - 0xDC00:02x}"
+    if character in "'\\":
+        return f"\\{character}"
+    is_unsafe = plain(character) != character
+    return f"\\u{code:04x}" if is_unsafe and code >= 0x80 else plain(character)
 
 
 def _options() -> dict[str, str]:

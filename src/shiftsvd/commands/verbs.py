@@ -186,8 +186,9 @@ def info() -> None:
 def estimate() -> None:
     """The options are those of `shiftsvd fit`: replace "fit" by "estimate". Nothing is fitted or written. total_bytes
     is the peak memory of a fit: the data (held_bytes), the work (peak_bytes) and the program. If `fit` would stop
-    because --memory is too small, so does `estimate`. The passes of nine of ten fits are within passes_range. The time
-    per pass is measured on a short sample of the data.
+    because --memory is too small, so does `estimate`. The passes of nine of ten fits are within passes_range. Beyond
+    n_passes of `fit`, `estimate` counts two passes of --top-features and one of --mixed. The time per pass is measured
+    on a short sample of the data.
     """
 
 

@@ -42,6 +42,7 @@ _WRITER = "written-by"  # attribute of the root of Zarr folders that this module
 _PARTS = {"", "obs", "obs/_index", "var", "var/_index", "X", "X/data", "X/indices", "X/indptr", *_EMPTY}
 _ZARR_FILE = re.compile(r"\.zgroup|\.zattrs|\.zarray|\d+(\.\d+)*")
 _ENTRIES, _CHUNK = 2**17, 2**20  # entries in a chunk of a sparse matrix; bytes in a chunk of a dense one
+_NAMES = 2**16  # names in a block: millions of strings take more memory than the data of a tall file
 
 
 class Store(ABC):
@@ -53,7 +54,15 @@ class Store(ABC):
     def array(self, group: Any, name: str, dtype: Any, chunk: tuple[int, ...]) -> Any: ...
 
     @abstractmethod
-    def texts(self, group: Any, name: str, labels: list[str]) -> Any: ...
+    def texts(self, group: Any, name: str, size: int) -> Any: ...
+
+    def write_texts(self, group: Any, name: str, labels: Labels | None, size: int) -> Any:
+        array = self.texts(group, name, size)
+        for lo in range(0, size, _NAMES):
+            hi = min(lo + _NAMES, size)
+            array[lo:hi] = np.array(texts_of(labels if labels is None else labels[lo:hi], lo, hi), object)
+            self.check()
+        return array
 
     def check(self) -> None:
         return  # Zarr raises errors of writes itself
@@ -81,8 +90,8 @@ class H5Store(Store):
         sizes = (0, *chunk[1:])
         return group.create_dataset(name, sizes, dtype, maxshape=(None, *chunk[1:]), chunks=chunk, **self.filters)
 
-    def texts(self, group: Any, name: str, labels: list[str]) -> Any:
-        return group.create_dataset(name, data=labels, dtype=optional("h5py", "hdf5").string_dtype(), shape=len(labels))
+    def texts(self, group: Any, name: str, size: int) -> Any:
+        return group.create_dataset(name, size, optional("h5py", "hdf5").string_dtype())
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,10 +111,9 @@ class ZarrStore(Store):
         sizes = (0, *chunk[1:])
         return group.create_array(name, shape=sizes, dtype=dtype, chunks=chunk, compressors=self.compressors)
 
-    def texts(self, group: Any, name: str, labels: list[str]) -> Any:
-        array = group.create_array(name, shape=len(labels), dtype=str, compressors=self.compressors)
-        array[:] = np.array(labels, dtype=object)
-        return array
+    def texts(self, group: Any, name: str, size: int) -> Any:
+        chunk = {"chunks": (_NAMES,)} if size > _NAMES else {}
+        return group.create_array(name, shape=size, dtype=str, compressors=self.compressors, **chunk)
 
 
 @contextmanager
@@ -187,14 +195,16 @@ def _write_dense(store: Store, first: Any, blocks: Iterable[Any], shape: tuple[i
     return int(array.shape[0])
 
 
-def write_frame(store: Store, name: str, labels: Labels | None, size: int) -> list[str]:
-    texts = list(map(str, range(size) if labels is None else labels.tolist()))
+def texts_of(labels: Labels | None, lo: int, hi: int) -> list[str]:
+    return list(map(str, range(lo, hi) if labels is None else labels.tolist()))
+
+
+def write_frame(store: Store, name: str, labels: Labels | None, size: int) -> None:
     group = store.root.create_group(name)
     mark(group, "dataframe", "0.2.0")
     group.attrs["_index"] = "_index"
     group.attrs["column-order"] = []
-    mark(store.texts(group, "_index", texts), "string-array", "0.2.0")
-    return texts
+    mark(store.write_texts(group, "_index", labels, size), "string-array", "0.2.0")
 
 
 def mark(node: Any, kind: str, version: str) -> Any:

@@ -154,6 +154,13 @@ def _exists(what: str) -> OutputExists:
     return OutputExists(f"{what}. Use ", Setting("force", True), " to replace it, or another name.")
 
 
+class _NoRoom(OSError):
+    def __init__(self, paths: list[Path], reason: str | None) -> None:
+        where = paths[0] if len(paths) == 1 else paths[0].parent
+        super().__init__(f"{where} cannot be written: {reason}. Existing files are unchanged.")
+        self.reason = reason
+
+
 class Outputs:
     """Write files into a temporary folder, and move all of them to their places when the block ends.
 
@@ -216,8 +223,9 @@ class Outputs:
         finally:
             self._undo()
         if isinstance(error, OSError) and error.errno in FULL:
-            where = self._paths[0] if len(self._paths) == 1 else self._paths[0].parent
-            raise OSError(f"{where} cannot be written: {error.strerror}. Existing files are unchanged.")
+            raise _NoRoom(self._paths, error.strerror)
+        if isinstance(error, _NoRoom):  # of a file inside of the temporary folder
+            raise _NoRoom(self._paths, error.reason) from None
 
     def _publish(self, folder: Path) -> None:
         stage = self._stages[folder]

@@ -36,6 +36,7 @@ _HEADER: Final = 8  # bytes
 _CHUNK, _WORDS_PER_BIT, _WORD_BITS = 128, 4, 32  # numbers of a chunk; words of a chunk for each bit of its numbers
 _EXACT_BITS: Final = 24  # integers up to 2**24 are exact in single precision
 _AT_ONCE: Final = 2**20  # numbers or chunks that are checked or copied at once
+_DENSE: Final = 2**18  # entries of dense blocks that are compressed at once: 30 bytes each, however few an entry has
 _LONGEST_NAME, _NAMES_AT_ONCE = 1000, 2**16  # bytes; names
 _LONGEST: Final = 100  # bytes of the files `version` and `storage_order`
 _WRITER: Final = "written-by"  # file that marks folders of this module; BPCells ignores it
@@ -380,7 +381,7 @@ def write(path: Path, blocks: Iterable[io.Block], shape: tuple[int, int], names:
         index, values = PackedWriter(files, path, "index", differences=True), ValueWriter(files, path)
         idxptr, written = FlatWriter(files, path / "idxptr", _LONG), 0
         idxptr.write([0])
-        for block in map(_entries, blocks):
+        for block in map(_entries, _parts(blocks)):
             idxptr.write(values.length + block.indptr[1:].astype(np.int64))
             index.write(block.indices.astype(np.uint32))
             values.write(block.data)
@@ -396,6 +397,13 @@ def write(path: Path, blocks: Iterable[io.Block], shape: tuple[int, int], names:
     texts = {"version": f"packed-{values.kind}-matrix-v2", "storage_order": "col", _WRITER: "shiftsvd"}
     for name, text in texts.items():
         (path / name).write_text(f"{text}\n")
+
+
+def _parts(blocks: Iterable[io.Block]) -> Iterator[io.Block]:
+    for block in blocks:
+        rows = max(1, _DENSE // block.shape[1]) if isinstance(block, np.ndarray) else block.shape[0]
+        for lo in range(0, block.shape[0], rows):
+            yield block[lo : lo + rows] if rows < block.shape[0] else block
 
 
 def _entries(block: io.Block) -> Any:

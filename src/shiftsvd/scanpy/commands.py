@@ -286,13 +286,14 @@ class CellHooks(cli.Hooks):
         variances = {"variance": pca.explained_variance_, "variance_ratio": pca.explained_variance_ratio_}
         with io.creating(path, None) as store:
             root = io.mark(store.root, "anndata", "0.1.0")
-            genes = io.write_frame(store, "var", names.features, n_features)
+            io.write_frame(store, "var", names.features, n_features)
+            genes = map(str, range(n_features) if names.features is None else names.features)
             io.write_frame(store, "obs", names.samples, table.n_rows)
             source.copy_columns(root["obs"], "samples")
             source.copy_columns(root["var"], "features", getattr(pca, "genes_", None), ranked)
             varm, computed_on = loadings_of(pca, n_features, kept, keys), source.where.key or "adata.X"
             varm[keys.varm] = varm[keys.varm].astype(table.dtype)
-            uns = uns_entries(pca, keys.uns, _params(pca, mask), variances, np.array(genes, object), computed_on)
+            uns = uns_entries(pca, keys.uns, _params(pca, mask), variances, np.array(list(genes), object), computed_on)
             for name, group in {"varm": varm, "uns": uns, "layers": {}, "obsm": {}, "obsp": {}, "varp": {}}.items():
                 encode(root, name, group)
             shape = table.n_rows, len(table.columns)

@@ -32,7 +32,8 @@ def timed_pass(A: Operator, k: int | float) -> tuple[float, float]:
     with threads(A.costs.n_threads):
         rounds = 1 if A.costs.file_bytes else 2  # the first product in memory includes the start of threads
         seconds = min(gram_seconds(tall, V) for _ in range(rounds))
-    return seconds, seconds / (work.product_seconds(block) + work.read_seconds(1))
+    of_model = work.product_seconds(block) + work.read_seconds(1)
+    return seconds, seconds / of_model if of_model else 1.0  # a sparse matrix without entries
 
 
 def counted_passes(A: Operator, solver: Solver, k: int | float) -> int | None:
@@ -44,7 +45,7 @@ def counted_passes(A: Operator, solver: Solver, k: int | float) -> int | None:
     m = A.shape[0]
     if not isinstance(solver, BlockLanczos) or isinstance(k, float) or A.costs.file_bytes:
         return None
-    rows = min(m, max(m * constants.COUNTED // A.costs.stored, constants.ROWS_EACH * int(k)))
+    rows = min(m, max(m * constants.COUNTED // max(1, A.costs.stored), constants.ROWS_EACH * int(k)))
     of_some, of_half = (_passes(A, solver, int(k), count) for count in (rows, rows // 2))
     if of_some is None or of_half is None:
         return None
@@ -274,16 +275,22 @@ def estimate(
     count = asked_for(A, k)
     peak = chosen.needed_bytes(A, count) + kept_bytes(as_transforms(preprocess), A, tol)
     peak += vector_bytes(A, count, shift, sample_weight is not None)
-    predicted = Estimate(chosen, peak, round(chosen.expected_passes(A, count)), chosen.passes_range(A, count))
-    return _probed(predicted, A, k, tol, memory_limit) if probe else predicted
+    certificate = chosen.certificate_passes(A, count)
+    least, most = chosen.passes_range(A, count)
+    expected = round(chosen.expected_passes(A, count)) + certificate[1]
+    predicted = Estimate(chosen, peak, expected, (least + certificate[0], most + certificate[2]))
+    return _probed(predicted, certificate[1], A, k, tol, memory_limit) if probe else predicted
 
 
-def _probed(predicted: Estimate, A: Operator, k: int | float, tol: float, memory_limit: int | str | None) -> Estimate:
+def _probed(
+    predicted: Estimate, certificate: int, A: Operator, k: int | float, tol: float, memory_limit: int | str | None
+) -> Estimate:
     solver, (seconds, slowdown) = predicted.solver, timed_pass(A, k)
     expected = counted_passes(A, solver, k) or predicted.n_passes
     costs = _costs(A, k, tol)
     own = next((cost for each, cost in costs.items() if type(each) is type(solver)), None)
-    total = seconds * expected if own is None else slowdown * own.seconds * expected / own.n_passes
+    each_pass = seconds if own is None else slowdown * own.seconds / own.n_passes
+    total = each_pass * (expected - certificate) + seconds * certificate
     if solver.reason:
         times = {each: total if type(each) is type(solver) else slowdown * cost.seconds for each, cost in costs.items()}
         _set_reason(solver, A, k, times, _affordable(list(costs), A, k, memory_limit))

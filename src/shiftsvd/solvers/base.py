@@ -22,7 +22,7 @@ from shiftsvd.runs.messages import warn
 from shiftsvd.sketch import generator
 from shiftsvd.solvers.constants import APPROXIMATED, LEAST_APPROXIMATED, MISSED_TOL, ROUNDED
 from shiftsvd.solvers.factors import Factors, rank_floor, residual_norm
-from shiftsvd.solvers.reading import certificate_bytes, certify
+from shiftsvd.solvers.reading import certificate_bytes, certificate_passes, certify
 
 TOL = names.TOL
 # Start of the warnings of ``certify=True`` for solvers without a tolerance; the command filters warnings by this text.
@@ -62,6 +62,7 @@ class Solver(ABC):
 
     takes_shares: ClassVar[bool] = False
     certifies_itself: ClassVar[bool] = False  # every run computes a certificate, also without `certify`
+    finds_all: ClassVar[bool] = False  # computes all values
     # End of the warning of ``certify=True`` about components that did not converge.
     remedy: ClassVar[tuple[Part, ...]] = ("Use ", Setting("solver", "lanczos"), UNTIL_CERTAIN)
     certify: bool = field(default=False, kw_only=True, repr=False)
@@ -111,9 +112,27 @@ class Solver(ABC):
         certificate = certificate_bytes(A, k) if self.certify and not self.certifies_itself else 0
         return max(self.peak_bytes(A, k), certificate)
 
+    def certificate_passes(self, A: Operator, k: int) -> tuple[int, int, int]:
+        """Predict the passes of the certificate.
+
+        Parameters
+        ----------
+        A : Operator of shape (m, n)
+            The matrix to decompose, its shift included.
+        k : int
+            Number of components.
+
+        Returns
+        -------
+        (int, int, int)
+            Fewest, expected and most likely number of passes; 0 unless `certify` adds a certificate.
+        """
+        is_added = self.certify and not self.certifies_itself
+        return certificate_passes(A, k, self.finds_all) if is_added else (0, 0, 0)
+
     @abstractmethod
     def expected_passes(self, A: Operator, k: int) -> float:
-        """Predict the number of passes over the data.
+        """Predict the number of passes over the data, without those of a certificate.
 
         Parameters
         ----------
@@ -124,7 +143,7 @@ class Solver(ABC):
         """
 
     def passes_range(self, A: Operator, k: int) -> tuple[int, int]:
-        """Predict the fewest and most passes; they are equal if the number of passes does not depend on the data.
+        """Predict the fewest and most passes without a certificate; equal if they do not depend on the data.
 
         Parameters
         ----------
@@ -184,7 +203,8 @@ class Solver(ABC):
         if not _is_share(k):
             check_rank(k, A.shape)  # type: ignore[arg-type]
         watch, started = MemoryWatch(), time.perf_counter()
-        set_expected_passes(self.expected_passes(A, int(k) if k >= 1 else min(A.shape)))
+        count = int(k) if k >= 1 else min(A.shape)
+        set_expected_passes(self.expected_passes(A, count) + self.certificate_passes(A, count)[1])
         rng = generator(rng)
         with threads(A.costs.n_threads):
             B, unit, norm = in_units(A)  # A over a power of two, if squares could overflow or underflow

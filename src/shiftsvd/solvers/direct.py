@@ -71,6 +71,7 @@ class Exact(Solver):
     tol: float = 0.0
 
     takes_shares = True
+    finds_all = True
     remedy = ("The values are accurate to rounding, but their error bounds, computed from squares, are larger.",)
 
     def __post_init__(self) -> None:
@@ -118,7 +119,7 @@ class Exact(Solver):
         return 1.0
 
     def passes_range(self, A: Operator, k: int) -> tuple[int, int]:
-        return 1, 2 if self.tol > 0 else 1
+        return 1, 2 if self.tol > 0 and not self.certify else 1
 
     def peak_bytes(self, A: Operator, k: int) -> int:
         m, n = max(A.shape), min(A.shape)
@@ -229,7 +230,7 @@ class Gram(Solver):
         return 2.0
 
     def passes_range(self, A: Operator, k: int) -> tuple[int, int]:
-        return 2 if self.last_pass else 1, 2
+        return 2 if self.last_pass else 1, 3 if self.tol < constants.LOST_TOL else 2
 
     def peak_bytes(self, A: Operator, k: int) -> int:
         n, widest = min(A.shape), max(k, tall(A).costs.square_columns)

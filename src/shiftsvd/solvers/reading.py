@@ -13,8 +13,16 @@ from shiftsvd.numerics.orth import inner, orth, qr, subtract_multiples, times, t
 from shiftsvd.numerics.panels import hstack, in_dtype, lengths, norms, on_host
 from shiftsvd.operators import Operator, Panel, Vector, panel_dtype
 from shiftsvd.result import Certificate, SVDResult
-from shiftsvd.solvers.constants import CERTIFY_SWEEPS, EPS, MISSED_TOL, PROBABILITY, ROUNDING_SHARE, USUAL_BLOCK
-from shiftsvd.solvers.cost import overhead_bytes
+from shiftsvd.solvers.constants import (
+    CERTIFY_SWEEPS,
+    EPS,
+    LIKELY_SWEEPS,
+    MISSED_TOL,
+    PROBABILITY,
+    ROUNDING_SHARE,
+    USUAL_BLOCK,
+)
+from shiftsvd.solvers.cost import overhead_bytes, tall
 from shiftsvd.solvers.factors import Factors, long_factor, rank_floor, shift_rounding
 from shiftsvd.solvers.krylov import Factorization
 from shiftsvd.solvers.probe import Probe, Proven, miss_limit
@@ -279,6 +287,16 @@ def certificate_bytes(A: Operator, k: int) -> int:
     long, short = 6 * k, 8 * k + USUAL_BLOCK * CERTIFY_SWEEPS
     m, n = max(A.shape), min(A.shape)
     return 8 * (long * m + min(short * n, 3 * n**2)) + overhead_bytes(A, k + USUAL_BLOCK)
+
+
+def certificate_passes(A: Operator, k: int, finds_all: bool) -> tuple[int, int, int]:
+    # Fewest, typical and most passes: three products, and either the long-side factor of a solver that finds all values
+    # or the products of a probe, which a complete basis does not need.
+    if finds_all:
+        return 4, 4, 4
+    sweeps = (0, 0, 0) if k == min(A.shape) else LIKELY_SWEEPS
+    fewest, typical, most = (3 + count * tall(A).costs.gram_reads for count in sweeps)
+    return fewest, typical, most
 
 
 @np.errstate(over="ignore", invalid="ignore", divide="ignore")  # of values that are 0

@@ -137,8 +137,8 @@ class Rows:
     @property
     def read_tallies(self) -> list[Tally]:
         """Tallies of features that may be identifiers, categories, or hold numbers for missing values."""
-        places = self.numbers.suspects if self.is_wide else self._tallied
-        found = [self._tally(j) for j in places if j in self.form.numeric]
+        places, numeric = self.numbers.suspects if self.is_wide else self._tallied, set(self.form.numeric)
+        found = [self._tally(j) for j in places if j in numeric]
         return [tally for tally in found if not tally.is_text]
 
     def triplets(self) -> Iterator[tuple[Any, npt.NDArray[Any]]]:
