@@ -225,7 +225,8 @@ def read_xlsx(path: Path) -> Any:
 def read_table(path: Path) -> Any:
     library = sqlite3 if path.suffix == ".sqlite" else import_module("duckdb")
     with closing(library.connect(str(path))) as base:
-        return np.array([row[1:] for row in base.execute("SELECT * FROM t").fetchall()], np.float64)
+        rows = [row[1:] for row in base.execute("SELECT * FROM t").fetchall()]
+        return np.array([row for row in rows if any(cell is not None for cell in row)], np.float64)
 
 
 def write_netcdf(path: Path, X: Any) -> None:

@@ -30,8 +30,7 @@ LOADED = (
 Result = list[Any]
 
 
-def in_memory() -> None:
-    """Load the matrix."""
+def in_memory() -> None: ...
 
 
 def in_blocks() -> None:
@@ -75,10 +74,8 @@ def same(one: Result, other: Result) -> bool:
 def end_of(ended: Ended, right: Callable[[], str]) -> str:
     """Return what came of a command, in capitals if it breaks the promise."""
     lines = [line for line in ended.said.splitlines() if not line.startswith(("Warning:", "Notice:"))]
-    if ended.code == -SIGKILL:
-        return "HANG"
     if ended.code < 0 or ended.traced:
-        return "CRASH" if ended.code < 0 else "TRACEBACK"
+        return "HANG" if ended.code == -SIGKILL else "CRASH" if ended.code < 0 else "TRACEBACK"
     if ended.peak > MOST:
         return "MEMORY"
     if ended.code:
@@ -173,8 +170,8 @@ def served(name: str, home: Path) -> Counter[str]:
             ended, got = fit(f"{server.address}/{kind.name}", home, from_server)
             os.kill(pid, SIGKILL)
             os.waitpid(pid, 0)
-        right = any(same(got, want) for want in wants)  # of one store or of the other, and of no mixture
-        end = end_of(ended, lambda: "right" if right else "WRONG")  # noqa: B023
+        right = "right" if any(same(got, want) for want in wants) else "WRONG"  # of one store, and of no mixture
+        end = end_of(ended, lambda: right)  # noqa: B023
         found.update({"damages": 1, end: 1})
         if end.isupper():
             print(f"  {name}, {lie} from answer {after} on: {end} {ended.said[-300:]!r}")
