@@ -31,6 +31,7 @@ class Ended:
 
     code: int
     said: str
+    peak: int  # resident bytes, of which the libraries that were loaded before take a part
 
     @property
     def traced(self) -> bool:
@@ -49,13 +50,14 @@ class Command:
         """End it as a power cut would."""
         os.kill(self.pid, signal.SIGKILL)
 
-    def ended(self) -> Ended:
-        """Wait for it."""
+    def ended(self, patience: float = PATIENCE) -> Ended:
+        """Wait for it, and kill it after so many seconds."""
         while True:
-            pid, status = os.waitpid(self.pid, os.WNOHANG)
+            pid, status, used = os.wait4(self.pid, os.WNOHANG)
             if pid:
-                return Ended(os.waitstatus_to_exitcode(status), self.log.read_text() if self.log.exists() else "")
-            if time.monotonic() > self.started + PATIENCE:
+                said = self.log.read_text(errors="replace") if self.log.exists() else ""
+                return Ended(os.waitstatus_to_exitcode(status), said, 1024 * used.ru_maxrss)
+            if time.monotonic() > self.started + patience:
                 self.kill()
             time.sleep(0.002)
 

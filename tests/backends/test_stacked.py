@@ -199,7 +199,7 @@ def test_one_gram_reads_every_file_once(stack: Any, tmp_path: Path) -> None:
     assert A.costs.gram_reads == 1
     assert isinstance(A, DiskRows)
     seen: list[int] = []
-    for i, part in enumerate(A.source.parts):  # type: ignore[attr-defined]
+    for i, part in enumerate(A.source.source.parts):  # type: ignore[attr-defined]
 
         def read(lo: int, hi: int, i: int = i, read: Any = part.read) -> Any:
             seen.append(i)

@@ -1,5 +1,6 @@
 """Formats that are read range by range: every reader gives back one matrix, its names, and its orientation."""
 
+import os
 import pickle
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -27,7 +28,7 @@ from tests.support.chunked import (
     write_tenx,
     write_zarr,
 )
-from tests.support.places import readable_of
+from tests.support.places import needs_reader, readable_of
 
 Write = Callable[[Path], Path]
 
@@ -98,6 +99,20 @@ def test_a_file_gives_back_its_matrix_and_names(tmp_path: Path, case: Case, orie
         assert names == (None, None)
     if stream:
         assert isinstance(A if isinstance(A, DiskRows) else A.H, DiskRows)
+
+
+@pytest.mark.parametrize("name", ["npy", "h5ad", "h5ad, CSC", "hdf5, gzip", "netcdf"])
+def test_a_file_that_changes_between_passes_is_an_error(name: str, tmp_path: Path) -> None:
+    needs_reader(name)
+    file = CASES[name].write(tmp_path)
+    A, _ = open_matrix(file, stream=True, n_threads=2)
+    V = np.eye(A.shape[1])
+    A.matmat(V)
+    file.write_bytes(file.read_bytes())
+    os.utime(file, (2e9, 2e9))
+    with pytest.raises(OSError, match=r"was changed while it was read\. Start again\.") as caught:
+        A.matmat(V)
+    assert str(caught.value).startswith(str(file))
 
 
 @pytest.mark.filterwarnings("ignore:The (data type|codec)")

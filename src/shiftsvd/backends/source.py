@@ -35,6 +35,7 @@ class RowSource(ABC):
     copies = 2  # copies of a block in memory while it is read: encoded and decoded
     rewrite = "Write it once in chunks of fewer rows with shiftsvd convert."  # remedy for chunks of too many rows
     largest_block = sys.maxsize  # bytes beyond which larger blocks are no faster to read
+    is_copied = False  # whether it reads a temporary copy, so that changes of the file do not matter
     readers = 1  # threads that wait for the file while the others multiply; 0 if decoding takes all the time
 
     @cached_property

@@ -3,7 +3,7 @@
 import os
 import re
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -15,6 +15,8 @@ from scipy.sparse import csr_array
 
 from shiftsvd.backends.source import Changed, RowSource
 from shiftsvd.events import set_within
+from shiftsvd.io.location import Location
+from shiftsvd.io.sniff import split_element
 from shiftsvd.kernels import best as kernels
 from shiftsvd.kernels.twin import Packed
 from shiftsvd.runs import outputs
@@ -116,17 +118,11 @@ def through_cache(source: RowSource) -> RowSource:
     return source if copies is None else Cached(source, copies)
 
 
-class Cached(Changed):
-    """Source that keeps a packed copy of each range of rows that was read."""
-
-    def __init__(self, source: RowSource, copies: _Copies) -> None:
-        super().__init__(source, "")
-        self.copies += 1  # while a block is packed
-        copies.sources += 1
-        self._number, self._kept = copies.sources, copies
+class _Same(Changed):
+    """Source of the rows of another source; other processes read that one."""
 
     def __reduce__(self) -> Any:
-        return _itself, (self.source,)  # other processes would not know how much is used
+        return _itself, (self.source,)
 
     @property
     def fingerprint(self) -> str:  # type: ignore[override]
@@ -139,6 +135,43 @@ class Cached(Changed):
     def with_nan(self) -> RowSource:
         source = self.source.with_nan()
         return self if source is self.source else source
+
+
+class Watched(_Same):
+    """Source that raises an error if one of its files was changed after it was opened."""
+
+    def __init__(self, source: RowSource, paths: Iterable[Path]) -> None:
+        super().__init__(source, "")
+        files = (split_element(path)[0] for path in paths if not isinstance(path, Location))  # which checks by itself
+        self._files = {file: _changed_at(file) for file in files if file.is_file()}
+
+    def with_nan(self) -> RowSource:
+        source = super().with_nan()
+        return self if source is self else Watched(source, self._files)
+
+    def read(self, lo: int, hi: int) -> Any:
+        X = self.source.read(lo, hi)
+        for file, known in self._files.items():
+            if _changed_at(file) != known:
+                raise OSError(f"{file} was changed while it was read. Start again.")
+        return X
+
+
+def _changed_at(file: Path) -> tuple[int, int] | None:
+    with suppress(OSError):  # it was removed
+        stats = file.stat()
+        return stats.st_size, stats.st_mtime_ns
+    return None
+
+
+class Cached(_Same):
+    """Source that keeps a packed copy of each range of rows that was read."""
+
+    def __init__(self, source: RowSource, copies: _Copies) -> None:
+        super().__init__(source, "")
+        self.copies += 1  # while a block is packed
+        copies.sources += 1
+        self._number, self._kept = copies.sources, copies
 
     def read(self, lo: int, hi: int) -> Any:
         file = self._kept.folder / f"{self._number}-{lo}-{hi}.npz"

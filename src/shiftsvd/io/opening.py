@@ -17,7 +17,7 @@ from shiftsvd.backends.source import OnTop, RowSource, Stacked
 from shiftsvd.backends.validation import SHOWN, BadValues, NotFinite
 from shiftsvd.errors import Refused, Setting, plural, refuse
 from shiftsvd.io.base import Features, Labels, Names, Notation, Opened, Orient, reading
-from shiftsvd.io.caching import through_cache
+from shiftsvd.io.caching import Watched, through_cache
 from shiftsvd.io.choices import NOTHING, Censored, Choices, Columns, naming
 from shiftsvd.io.formats.notices import Units, refuse_other_units
 from shiftsvd.io.formats.table import with_classes
@@ -320,7 +320,7 @@ def operator_of(
     incomplete: bool = False,  # whether to return a matrix with missing entries, whose products raise the error
 ) -> tuple[Operator, Names]:
     with reading(several(paths), *paths):
-        X = held_or_streamed(opened.matrix, resources, stream)
+        X = held_or_streamed(opened.matrix, resources, stream, paths)
         try:
             with named_as(paths, opened, opened.by_features):
                 A = as_operator(X, n_threads=resources.n_threads, memory_limit=left_beside(X, resources.memory_limit))
@@ -472,7 +472,7 @@ def _notice_chunks(source: RowSource, n_bytes: int) -> None:
             return
 
 
-def held_or_streamed(matrix: Any, resources: Resources, stream: bool | None = None) -> Any:
+def held_or_streamed(matrix: Any, resources: Resources, stream: bool | None = None, paths: Iterable[Path] = ()) -> Any:
     if not isinstance(matrix, RowSource):
         if stream:
             whole = "this format cannot be read in blocks. Convert the file to .h5ad, or remove "
@@ -485,7 +485,8 @@ def held_or_streamed(matrix: Any, resources: Resources, stream: bool | None = No
             beside += held // 2 + 8 * PER_COLUMN * matrix.shape[1]
         stream = limit is not None and held + max(beside, matrix.decoding_bytes(1)) > limit
     if stream:
-        threads, source = thread_count(resources.n_threads), through_cache(matrix)
+        source = through_cache(matrix if matrix.is_copied else Watched(matrix, paths))
+        threads = thread_count(resources.n_threads)
         A = DiskRows(source, n_threads=threads, memory_limit=resources.memory_limit)
         _notice_chunks(matrix, A.block_bytes)
         return A

@@ -55,7 +55,7 @@ def open_with_gaps(
         opened = read_files(paths, memory_limit, choices, **where)
         streams = not (whole or unobserved or piped or opened.by_features)
         with reading(several(paths), *paths):
-            X = held_or_streamed(opened.matrix, resources) if streams else _held(opened, memory_limit)
+            X = held_or_streamed(opened.matrix, resources, paths=paths) if streams else _held(opened, memory_limit)
             with named_as(paths, opened, by_features=False):
                 gaps = gaps_of(X, unobserved, **vars(resources))
     return gaps, opened.names

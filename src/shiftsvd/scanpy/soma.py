@@ -233,7 +233,8 @@ class SomaRows(io.RowSource):
         if not self.sparse:
             return self.shape[0] * self.shape[1]
         if self.where.query is None:
-            return int(self._array.nnz)
+            with _soma_errors(self.name):
+                return int(self._array.nnz)
         return int(self._counts.sum())
 
     def edges(self, n_bytes: int) -> list[int]:

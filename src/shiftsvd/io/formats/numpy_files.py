@@ -70,6 +70,10 @@ class NpyRows(RowSource):
     file: str | Location = ""  # path, if `name` is none
     sparse = False
 
+    @property
+    def is_copied(self) -> bool:  # type: ignore[override]
+        return isinstance(self.file, str) and self.file != ""
+
     def edges(self, n_bytes: int) -> list[int]:
         return row_edges(self.shape, self.dtype.itemsize, 1, n_bytes)
 
