@@ -148,6 +148,14 @@ def test_the_gram_way_does_as_ever_where_its_squares_lose_their_digits(k: int) -
     assert squares_do or [np.array_equal(a, b) for a, b in zip(asked, named, strict=True)] == [True] * 3
 
 
+@pytest.mark.parametrize("tol", [0.0, 1e-4])
+def test_values_without_a_digit_have_not_converged(tol: float) -> None:
+    values = np.append(1e8, np.linspace(3, 1, 39))
+    with pytest.warns(UserWarning, match="components did not converge"):
+        F = ss.svd(with_values((300, 60), values), 6, solver=ss.Gram(tol=tol))
+    assert not F.info.converged
+
+
 @pytest.mark.parametrize("rank", [0, 1, 7, 33])
 def test_values_that_are_zero_come_out_as_zero(rank: int) -> None:
     X = with_values((200, 40), np.append(np.ones(rank), np.zeros(40 - rank)))

@@ -167,7 +167,8 @@ def _certificate(p: Problem, ritz: Ritz, S: Vector, rounded: Vector) -> Certific
         reported = errors
     residuals = np.where(S > 0, ritz.r[: len(S)] / np.where(S > 0, S, 1) / max(float(S[0]), TINY) / np.sqrt(2), 0.0)
     slack = 1.0 if p.tol > 0 else 8.0  # with tol=0, residuals are rounding errors, also of this reading
-    unconverged = np.flatnonzero(~(bounds.tol_ratios(ritz, p.tol, errors) <= slack) | np.isinf(rounded))
+    # A rounding error as large as its value leaves no digit, and is not what tol=0 means by rounding.
+    unconverged = np.flatnonzero(~(bounds.tol_ratios(ritz, p.tol, errors) <= slack) | ~(rounded < 1))
     result = certified(p.A, ritz, S, residuals, reported, unconverged, max(p.tol, p.missed_tol), rounded)
     return replace(result, vector_errors=_with_storage_rounding(p.A, S, result.vector_errors))
 
