@@ -44,7 +44,7 @@ OTHERS = """
     remove mind geno hwe hwe_midp maf indep_pairwise indep_order preprocess labels scores_scale flavor batch mask
     covariates groups shift scale missing unobserved penalty max_iter solver solvers tol certify seed threads memory
     device devices scheduler workers dtype json_out force spreadsheet_safe progress quiet verbose max_absent project
-    match trust_ambiguous trust_order top_features trust_values weights compression rounds alpha alphas background
+    match trust_ambiguous trust_order top_features trust_values weights compression rounds ridge alpha alphas background
     leave_out widest affinity choose n_neighbors t drop_first max_products max_passes cache_size
 """
 

@@ -126,7 +126,7 @@ def test_twenty_alphas_take_at_most_three_times_the_passes_of_one() -> None:
     assert path[0].n_passes_ <= 3 * one.n_passes_
 
 
-@pytest.mark.filterwarnings("ignore:Components")
+@pytest.mark.filterwarnings("ignore:Component")
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("ridge", [0.0, 0.01, 50.0])
 def test_components_of_ratios_are_those_of_the_generalized_eigenproblem(kind: str, ridge: float) -> None:
@@ -183,7 +183,7 @@ def hard_pair(case: int, rng: np.random.Generator) -> tuple[Any, Any]:
     return (X.astype(np.float32), B.astype(np.float32)) if case % 6 == 4 else (X, B)
 
 
-@pytest.mark.filterwarnings("ignore:Components")
+@pytest.mark.filterwarnings("ignore:Component")
 @pytest.mark.parametrize("case", range(40))
 def test_bounds_of_ratios_hold_for_ill_conditioned_backgrounds_at_any_scale(case: int) -> None:
     rng = np.random.default_rng(case)
