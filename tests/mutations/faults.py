@@ -2887,8 +2887,8 @@ FAULTS = (
     fault(
         "masked features in the default n_comps",
         "scanpy/analysis.py",
-        "A.shape[1] if mask is None else int(mask.sum()))",
-        "A.shape[1])",
+        "self.A.shape[1] if self.mask is None else int(self.mask.sum())",
+        "self.A.shape[1]",
         "scanpy/test_preprocess.py",
         "scanpy",
     ),
