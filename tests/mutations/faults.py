@@ -1883,7 +1883,7 @@ FAULTS = (
     fault(
         "the places of features in a file that lacks some",
         "io/stacking.py",
-        "np.array([place for place, name in enumerate(names) if name in known], np.intp)",
+        "np.flatnonzero([name in known for name in names])",
         "np.arange(len(j))",
         "io/test_joined.py",
         "io",
