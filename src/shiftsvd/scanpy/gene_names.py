@@ -164,7 +164,7 @@ def matched(model: Genes, file: Genes) -> Match:
                 by_symbol += [by_symbols[1][j]] if step == 2 or not file_ids[j] else []
     _check_kinds(model, file, places)
     safe = *_of_repeated(list(repeated)), *_of_contrary(contrary), *_of_numbered(by_symbol, set(by_symbols[1]))
-    return Match(places, counts[0], counts[1], (*safe, *_of_case(*by_symbols, places)))
+    return Match(places, counts[0], counts[1], (*safe, *_of_case(by_symbols[0], by_symbols[1], places)))
 
 
 def _of_repeated(names: list[str]) -> Iterator[str]:
