@@ -11,10 +11,9 @@ from typing import Any, Final, NamedTuple, NoReturn
 import numpy as np
 import numpy.typing as npt
 
-from shiftsvd.extend.files import bounded, bounded_lines, open_bytes, optional, reading
+from shiftsvd.extend.files import bounded, bounded_lines, open_bytes, optional, reading, refuse_key
 from shiftsvd.extend.running import Refused, Setting, notice, plural
 from shiftsvd.genetics.extension import DECODED, TARGETS
-from shiftsvd.genetics.files import refuse_key
 
 Dosages = npt.NDArray[np.float64]  # copies of the second allele of each sample, 0 to 2; NaN: missing
 

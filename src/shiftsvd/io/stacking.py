@@ -194,9 +194,7 @@ def stacked(paths: Sequence[Path], stack: Orient, opened: Sequence[Opened]) -> O
     return Opened(matrix, features, samples, "columns") if by_features else Opened(matrix, samples, features)
 
 
-def _orders(
-    paths: Sequence[Path], opened: Sequence[Opened], what: str, by_rows: bool
-) -> tuple[Labels | None, list[Any]]:
+def _orders(paths: Sequence[Path], opened: Sequence[Opened], what: str, by_rows: bool) -> tuple[Any, list[Any]]:
     """Return the names that files share, and their places in each file (None: in the same order)."""
     named, orders = [getattr(each.names, what) for each in opened], list[Any]()
     first = next((i for i, names in enumerate(named) if names is not None), 0)

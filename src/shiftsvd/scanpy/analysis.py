@@ -1,8 +1,7 @@
 """`shiftsvd.scanpy`: principal components of AnnData objects and arrays, projection of new cells, diffusion maps."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -192,8 +191,7 @@ def _mask_of_flag(mask: Any, use_highly_variable: bool) -> str | None:
     return "highly_variable" if use_highly_variable else None
 
 
-@dataclass(frozen=True, eq=False)
-class _Cells:
+class _Cells(NamedTuple):
     """The matrix to decompose, the genes to use, and the regression on columns of obs."""
 
     A: Operator  # with all genes if transformations need them, else with those in the mask
@@ -214,8 +212,7 @@ class _Cells:
         return stored.with_selection(how, np.flatnonzero(self.mask), margins)
 
 
-@dataclass(frozen=True, eq=False)
-class _Part:
+class _Part(NamedTuple):
     """The part of the data to decompose, by the arguments of `pca`."""
 
     layer: str | None

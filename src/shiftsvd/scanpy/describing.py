@@ -176,14 +176,8 @@ def _all_columns(tree: io.Tree, key: str | None, opened: io.Opened) -> list[dict
 def _columns(tree: io.Tree, axis: str, frame: str | None, size: int | None) -> Iterator[dict[str, Any]]:
     node = None if frame is None else tree.root.get(frame)
     for name in [] if node is None else io.column_names(node):
-        facts: dict[str, Any] = {
-            "name": f"{axis}/{name}",
-            "kind": "unreadable",
-            "use": "",
-            "missing": {},
-            "n_missing": 0,
-        }
-        facts |= {"low": None, "high": None, "unit": "", "n_texts": None, "examples": [], "notes": []}
+        facts: dict[str, Any] = {"name": f"{axis}/{name}", "kind": "unreadable", "use": "", "missing": {}}
+        facts |= {"n_missing": 0, "low": None, "high": None, "unit": "", "n_texts": None, "examples": [], "notes": []}
         try:
             facts |= _described(io.column(tree, node, name, size))
         except (LookupError, OSError, TypeError, ValueError) as error:
@@ -203,12 +197,8 @@ def _described(values: Any) -> dict[str, Any]:
         distinct = np.unique(known) if values.dtype.kind in "iu" else known[:0]
         ends = {"low": float(known.min()), "high": float(known.max())} if len(known) else {}
         few_values = 1 < len(distinct) <= len(values) // 2
-        return {
-            "kind": "numbers",
-            "n_missing": len(values) - len(known),
-            "n_categories": few_values * len(distinct),
-            **ends,
-        }
+        n_missing, n_categories = len(values) - len(known), few_values * len(distinct)
+        return {"kind": "numbers", "n_missing": n_missing, "n_categories": n_categories, **ends}
     if values.dtype.kind == "b":
         return {"kind": "true or false", "examples": [f"{np.count_nonzero(values):,} true"]}
     gaps = [value is None or value != value for value in values.tolist()]

@@ -163,18 +163,18 @@ def matched(model: Genes, file: Genes) -> Match:
                 counts[step // 2] += 1
                 by_symbol += [by_symbols[1][j]] if step == 2 or not file_ids[j] else []
     _check_kinds(model, file, places)
-    safe = *_of_repeated(list(repeated)), *_of_contrary(contrary), *_of_numbered(by_symbol, set(by_symbols[1]))
-    return Match(places, counts[0], counts[1], (*safe, *_of_case(by_symbols[0], by_symbols[1], places)))
+    notes = [
+        *_unmatched("name", "of several genes", list(repeated)),
+        *_unmatched("gene", "with the same symbol, but another id,", contrary),
+        *_of_numbered(by_symbol, set(by_symbols[1])),
+        *_of_case(by_symbols[0], by_symbols[1], places),
+    ]
+    return Match(places, counts[0], counts[1], tuple(notes))
 
 
-def _of_repeated(names: list[str]) -> Iterator[str]:
+def _unmatched(what: str, why: str, names: list[str]) -> Iterator[str]:
     if names:
-        yield f"{plural(len(names), 'name')} of several genes cannot be matched: {few(names)}."
-
-
-def _of_contrary(genes: list[str]) -> Iterator[str]:
-    if genes:
-        yield f"{plural(len(genes), 'gene')} with the same symbol, but another id, cannot be matched: {few(genes)}."
+        yield f"{plural(len(names), what)} {why} cannot be matched: {few(names)}."
 
 
 def _of_numbered(matched: list[str], known: set[str]) -> Iterator[str]:
