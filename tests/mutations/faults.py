@@ -1883,7 +1883,7 @@ FAULTS = (
     fault(
         "the places of features in a file that lacks some",
         "io/stacking.py",
-        "np.array([place for place, name in enumerate(names) if name in known], np.intp)",
+        "np.flatnonzero([name in known for name in names])",
         "np.arange(len(j))",
         "io/test_joined.py",
         "io",
@@ -2887,8 +2887,8 @@ FAULTS = (
     fault(
         "masked features in the default n_comps",
         "scanpy/analysis.py",
-        "A.shape[1] if mask is None else int(mask.sum()))",
-        "A.shape[1])",
+        "self.A.shape[1] if self.mask is None else int(self.mask.sum())",
+        "self.A.shape[1]",
         "scanpy/test_preprocess.py",
         "scanpy",
     ),

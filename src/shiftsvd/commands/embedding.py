@@ -208,12 +208,7 @@ def _run(
     fit: Callable[[Settings], Fits],
     suffixes: Sequence[str] = ("",),
 ) -> None:
-    check_files(settings)
-    if settings.out is None:
-        for option in ("scores", "report", "label_column"):
-            need_folder(option, getattr(settings, option))
-    if settings.label_column is not None and not any(each.labels_beside() for each in hooks_of(settings)):
-        settings = replace(settings, labelled=True)
+    settings = _checked(settings)
     with_model = fit is not _embedded  # new samples have no coordinates in a spectral embedding
     paths = writing.placed(settings, _files(settings, suffixes, with_model))
     outputs, started = Outputs(paths.values(), settings.force), time.perf_counter()
@@ -230,7 +225,6 @@ def _run(
                 raise
             raise click.UsageError(worded(error)) from None
         found = [_numbers(model, columns) for _, model, _ in fits.models]
-        own = {name: getattr(settings, name) for name in recorded.split()}
         document = {
             **(found[0] if len(found) == 1 else {"contrasts": found}),
             "converged": all(one["converged"] for one in found),
@@ -242,17 +236,11 @@ def _run(
             "file": settings.file,
             "shape": list(fits.shape),
             "dtype": str(fits.dtype),
-            "settings": {name: as_given(own) if isinstance(own, str) else own for name, own in own.items()},
+            "settings": _own(settings, recorded),
             **({"table": settings.choices.told} if settings.choices.told else {}),
             "version": version("shiftsvd"),
         }
-        for suffix, model, Z in fits.models:
-            if (path := paths.get(f"scores{suffix}")) is not None:
-                table = coordinate_table(model, len(Z), settings.dtype or fits.dtype, fits.samples)
-                with outputs.part(path).open("wb") as file, WRITERS[path.suffix[1:]](file, table) as write:
-                    write_rows([(0, Z)], [write])
-            if (path := paths.get(f"model{suffix}")) is not None:
-                save_model(model, outputs.part(path), source=settings.file)
+        _write_fits(fits, settings, outputs, paths)
         if paths:
             if "report" in paths:
                 scored = [(model, Z) for _, model, Z in fits.models]
@@ -261,6 +249,31 @@ def _run(
     click.echo(json.dumps(document) if settings.json_out else _printed(document, found, columns))
     if settings.out:
         print_message(f"written: {', '.join(document['outputs'].values())}", settings.quiet)
+
+
+def _checked(settings: Settings) -> Settings:
+    check_files(settings)
+    if settings.out is None:
+        for option in ("scores", "report", "label_column"):
+            need_folder(option, getattr(settings, option))
+    if settings.label_column is None or any(each.labels_beside() for each in hooks_of(settings)):
+        return settings
+    return replace(settings, labelled=True)
+
+
+def _own(settings: Settings, names: str) -> dict[str, Any]:
+    values = ((name, getattr(settings, name)) for name in names.split())
+    return {name: as_given(value) if isinstance(value, str) else value for name, value in values}
+
+
+def _write_fits(fits: Fits, settings: Settings, outputs: Outputs, paths: Mapping[str, Path]) -> None:
+    for suffix, model, Z in fits.models:
+        if (path := paths.get(f"scores{suffix}")) is not None:
+            table = coordinate_table(model, len(Z), settings.dtype or fits.dtype, fits.samples)
+            with outputs.part(path).open("wb") as file, WRITERS[path.suffix[1:]](file, table) as write:
+                write_rows([(0, Z)], [write])
+        if (path := paths.get(f"model{suffix}")) is not None:
+            save_model(model, outputs.part(path), source=settings.file)
 
 
 def _files(settings: Settings, suffixes: Sequence[str], with_model: bool) -> dict[str, str]:

@@ -204,20 +204,27 @@ def _of_table(found: TableProfile, settings: Settings) -> Facts:
     facts |= {"memory_bytes": samples * features * np.dtype(found.dtype).itemsize}
     facts |= {"read_in_blocks": found.format == "parquet"}
     facts |= _named(*(found.samples or None, found.features or None)[::flip])
-    labels = [each for each in found.columns if each.kind == "label" and each.use == "excluded"]
-    labels = [each for each in labels if each.name not in settings.choices.named and settings.orient != "columns"]
-    reasons = {each.name: f"no categories: {why}" for each in labels if (why := _no_category(each, found.n_rows))}
-    columns = []
-    for each in found.columns:
-        notes = [*each.notes, *([reasons[each.name]] if each.name in reasons else ())]
-        misfits = {text: list(rows) for text, rows in each.misfits.items()}
-        columns.append(vars(each) | {"misfits": misfits, "notes": notes})
-    facts |= {"columns": columns, "notes": list(found.notes)}
-    categories = [each.name for each in labels if each.name not in reasons]
+    reasons = {} if flip < 0 else _labels(found, settings)
+    facts |= {"columns": [_of_column(each, reasons.get(each.name)) for each in found.columns]}
+    facts |= {"notes": list(found.notes)}
+    categories = [name for name, why in reasons.items() if not why]
     if categories and found.features:
         facts |= {"mixed_command": _command(found, settings, categories)}
     only = () if found.features else categories
     return facts | {"command": _command(found, settings, only) if found.features or only else None}
+
+
+def _labels(found: TableProfile, settings: Settings) -> dict[str, str]:
+    """Return the columns of labels that are excluded, each with the reason why it does not hold categories, or ""."""
+    excluded = [each for each in found.columns if each.kind == "label" and each.use == "excluded"]
+    named = settings.choices.named
+    return {each.name: _no_category(each, found.n_rows) for each in excluded if each.name not in named}
+
+
+def _of_column(column: ColumnProfile, why: str | None) -> Facts:
+    misfits = {text: list(rows) for text, rows in column.misfits.items()}
+    notes = [*column.notes, *([f"no categories: {why}"] if why else ())]
+    return vars(column) | {"misfits": misfits, "notes": notes}
 
 
 def _no_category(column: ColumnProfile, n_rows: int) -> str:

@@ -105,14 +105,7 @@ def run(given: Settings) -> None:
         # Exit before the checkpoint does, which is removed at its end: a failed write must not lose the fit.
         stack.enter_context(outputs)
         with listening(listen):
-            with counted(A):
-                for each in hooks:
-                    each.select(run)
-                if settings.mixed:
-                    run.scale = mixed_scale(A, names, settings)
-                run.pca = fitted(run, k)
-            for each in hooks:
-                each.after_fit(run)
+            _fit_selected(run, k, hooks)
             if (advice := writing.scale_advice(A, names, given) or writing.mean_advice(run)) is not None:
                 print_message(advice, settings.quiet)
             writing.leave_out_components(run, outputs, paths)
@@ -134,6 +127,21 @@ def run(given: Settings) -> None:
         writing.write_files(run, hooks, result, paths, outputs, rasters, colors, placed)
     for each in hooks:
         each.tell(run)
+    _print(result, settings, hooks)
+
+
+def _fit_selected(run: Run, k: int | float, hooks: Sequence[Hooks]) -> None:
+    with counted(run.A):
+        for each in hooks:
+            each.select(run)
+        if run.settings.mixed:
+            run.scale = mixed_scale(run.A, run.names, run.settings)
+        run.pca = fitted(run, k)
+    for each in hooks:
+        each.after_fit(run)
+
+
+def _print(result: writing.Result, settings: Settings, hooks: Sequence[Hooks]) -> None:
     click.echo(
         json.dumps(result.document) if settings.json_out else writing.printed(result, hooks, bool(settings.verbose))
     )

@@ -1,7 +1,7 @@
 """Inputs of estimators: validation, feature names and labels, arrays on a device, Dask arrays."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from copy import copy
 from dataclasses import replace
 from functools import wraps
@@ -301,12 +301,12 @@ def absent_limit(fitted: Any, given: float | None) -> float:
 # features of the components may be absent, and all features that only enter sums of rows. `remedy` ends the error.
 def aligned(fitted: Model, names: Sequence[str], file: str, max_absent: float, *remedy: Part) -> Model:
     pca = cast("Any", fitted)
-    model, found = [str(name) for name in pca.feature_names_in_], [str(name) for name in names]
+    model, found = list(map(str, pca.feature_names_in_)), list(map(str, names))
     if model == found:
         return fitted
     place, there = {name: j for j, name in enumerate(model)}, set(found)
     needed = [model[j] for j in kept_of(getattr(pca, "preprocess_", ()), len(model))]
-    lacking = [name for name in needed if name not in there]
+    lacking = _absent(needed, there)
     if len(lacking) > max_absent * len(needed):
         limit = f"limit {100 * max_absent:.3g} %"
         which = f"lacks {len(lacking):,} of the model's {len(needed):,} features ({limit}): {few(lacking)}"
@@ -322,7 +322,7 @@ def aligned(fitted: Model, names: Sequence[str], file: str, max_absent: float, *
                 f"Names differ in the unit alone: {units}. Convert these columns, and name them as in the model.",
             )
         raise Refused(f"{file} {which}. Its features: {few(found)}. ", *remedy)
-    if unknown := [name for name in found if name not in place]:
+    if unknown := _absent(found, place):
         raise ValueError(f"{file} has features that the model does not have: {few(unknown)}. Remove these features.")
     if len(there) < len(found) or len(place) < len(model):
         what = file if len(there) < len(found) else "the model"
@@ -333,6 +333,10 @@ def aligned(fitted: Model, names: Sequence[str], file: str, max_absent: float, *
         absent = f"{len(lacking):,} of the model's {len(needed):,} {which}: {few(lacking)}"
         notice(f"{file} lacks {absent}. They are treated as missing.")
     return on_places(fitted, np.array([place[name] for name in found], np.intp))
+
+
+def _absent(names: Sequence[str], known: Container[str]) -> list[str]:
+    return [name for name in names if name not in known]
 
 
 # Return the model for rows whose column j is feature places[j] of the model; other features are unobserved.

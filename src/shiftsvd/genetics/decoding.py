@@ -11,10 +11,9 @@ from typing import Any, Final, NamedTuple, NoReturn
 import numpy as np
 import numpy.typing as npt
 
-from shiftsvd.extend.files import bounded, bounded_lines, open_bytes, optional, reading
+from shiftsvd.extend.files import bounded, bounded_lines, open_bytes, optional, reading, refuse_key
 from shiftsvd.extend.running import Refused, Setting, notice, plural
 from shiftsvd.genetics.extension import DECODED, TARGETS
-from shiftsvd.genetics.files import refuse_key
 
 Dosages = npt.NDArray[np.float64]  # copies of the second allele of each sample, 0 to 2; NaN: missing
 
@@ -239,17 +238,7 @@ def _people(path: Path, count: int, memory_limit: int | str | None) -> list[Pers
         raise FileNotFoundError(
             f"{path} holds no sample names, and {sample_file} does not exist. Put the .sample file there."
         )
-    with reading(sample_file), open_bytes(sample_file) as stream:
-        rows = [line.decode("utf-8").split() for line in bounded_lines(sample_file, stream, memory_limit)]
-    head, people = [name.lower() for name in (rows or [[]])[0]], [row for row in rows[2:] if row]
-    short = next((i for i, row in enumerate(rows[2:], start=3) if row and len(row) < len(head)), None)
-    if len(rows) < 2 or not head:
-        raise ValueError(f"{sample_file} must begin with two header lines. Export the .sample file again.")
-    if short is not None:
-        raise ValueError(
-            f"{sample_file}, line {short:,}: must have at least {plural(len(head), 'field')}, as the first line has, "
-            f"got {len(rows[short - 1]):,}. Export the .sample file again."
-        )
+    head, people = _sample_rows(sample_file, memory_limit)
     if len(people) != count:
         raise ValueError(
             f"{sample_file} must list the {count:,} samples of {path.name}, got {len(people):,}. Export both again."
@@ -258,6 +247,21 @@ def _people(path: Path, count: int, memory_limit: int | str | None) -> list[Pers
     sex = head.index("sex") if "sex" in head else None
     sexes = ["NA" if sex is None or row[sex] not in _SEXES else row[sex] for row in people]
     return [Person(row[0] if name else "0", row[name], own) for row, own in zip(people, sexes, strict=True)]
+
+
+def _sample_rows(path: Path, memory_limit: int | str | None) -> tuple[list[str], list[list[str]]]:
+    """Return the names of the columns of a .sample file, and its samples."""
+    with reading(path), open_bytes(path) as stream:
+        rows = [line.decode("utf-8").split() for line in bounded_lines(path, stream, memory_limit)]
+    if len(rows) < 2 or not rows[0]:
+        raise ValueError(f"{path} must begin with two header lines. Export the .sample file again.")
+    for number, row in enumerate(rows[2:], start=3):
+        if row and len(row) < len(rows[0]):
+            raise ValueError(
+                f"{path}, line {number:,}: must have at least {plural(len(rows[0]), 'field')}, as the first line has, "
+                f"got {len(row):,}. Export the .sample file again."
+            )
+    return [name.lower() for name in rows[0]], list(filter(None, rows[2:]))
 
 
 _MISSING: Final = 3

@@ -153,7 +153,7 @@ def _pgen_reader(path: Path, n_samples: int, samples: io.Places | None) -> Any:
 
 
 def read_bed(path: Path, key: str | None, memory_limit: int | str | None) -> io.Opened:
-    refuse_key(path, key)
+    io.refuse_key(path, key)
     with io.reading(path), open(path, "rb") as file:
         magic = file.read(len(_BED))
     if magic[:2] != _BED[:2]:
@@ -172,7 +172,7 @@ def read_bed(path: Path, key: str | None, memory_limit: int | str | None) -> io.
 
 
 def read_pgen(path: Path, key: str | None, memory_limit: int | str | None) -> io.Opened:
-    refuse_key(path, key)
+    io.refuse_key(path, key)
     io.optional("pgenlib", "pgen")
     opened = _open_files(PgenGenotypes, path, memory_limit)
     n, m = opened.matrix.shape
@@ -184,11 +184,6 @@ def read_pgen(path: Path, key: str | None, memory_limit: int | str | None) -> io
             f"variants and {there[1]:,} samples. Check that the three files belong together."
         )
     return opened
-
-
-def refuse_key(path: Path, key: str | None) -> None:
-    if key is not None:
-        raise Refused(f"{path} holds a single matrix without a name. Remove ", Setting("key", key), ".")
 
 
 def _open_files(kind: type[Genotypes], path: Path, memory_limit: int | str | None) -> io.Opened:

@@ -2,7 +2,7 @@
 
 import csv
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterable, Iterator, Sequence
 from os import PathLike
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -178,7 +178,28 @@ class LabelTable(NamedTuple):
 
     def labels(self, name: str, samples: Samples) -> tuple[list[str], str]:
         # The label of each sample, "" where it is missing, and a message about ids without a partner.
-        families, place = samples.families.tolist(), self.header.index(self.column(name))
+        place = self.header.index(self.column(name))
+        self._check_rows(samples)
+        families, fid = samples.families.tolist(), self.fid
+        if fid is not None and {"0"} in (set(families), {row[fid] for _, row in self.rows}):
+            fid = None  # PLINK 2 writes 0 for an unknown FID
+        found = self._by_sample(place, fid)
+        if fid is None:
+            _refuse_shared_names(self.path, samples, {name for _, name in found})
+        keys = list(zip([""] * len(families) if fid is None else families, samples.names.tolist(), strict=True))
+        if found.keys().isdisjoint(keys):
+            raise ValueError(
+                f"{self.path} has no label of any sample. Its ids are {few(map(_shown, found))}; those of the "
+                f"genotypes are {few(map(_shown, keys))}."
+            )
+        message = _told("of the genotypes without a label", keys, found)
+        message += _told("of the labels not among the genotypes", found, set(keys))
+        n_repeated = len(self.rows) - len(found)
+        message += f" {plural(n_repeated, 'line')} repeated with the same label." if n_repeated else ""
+        values = (found.get(key, "") for key in keys)
+        return ["" if value in _UNLABELLED else value for value in values], message
+
+    def _check_rows(self, samples: Samples) -> None:
         if self.fid is None and set(self.header[:2]) & set(samples.names.tolist()) - {*_FIDS, *_IIDS}:
             raise ValueError(
                 f"{self.path} must have a header, such as #IID pop, got {few(self.header)}. Add it as the first line."
@@ -188,34 +209,23 @@ class LabelTable(NamedTuple):
                 raise ValueError(
                     f"{self.path}, line {number:,}: must have {len(self.header)} fields as the header, got {len(row)}"
                 )
-        # PLINK 2 writes 0 for an unknown FID.
-        in_pairs = self.fid is not None and {"0"} not in (set(families), {row[self.fid] for _, row in self.rows})
-        found, n_repeated = dict[tuple[str, str], str](), 0
+
+    def _by_sample(self, place: int, fid: int | None) -> dict[tuple[str, str], str]:
+        """Return the labels in a column by FID and IID, with "" for FID unless samples are matched by it."""
+        found = dict[tuple[str, str], str]()
         for number, row in self.rows:
-            key = (row[self.fid] if in_pairs and self.fid is not None else "", row[self.iid])
-            n_repeated += key in found
+            key = ("" if fid is None else row[fid], row[self.iid])
             if found.setdefault(key, row[place]) != row[place]:
                 raise ValueError(
                     f"{self.path}, line {number:,}: {_shown(key)} has the label {row[place]!r}, but {found[key]!r} "
                     "in a line above. Keep one line for each sample."
                 )
-        if not in_pairs:
-            _refuse_shared_names(self.path, samples, {name for _, name in found})
-        keys = list(zip(families if in_pairs else [""] * len(families), samples.names.tolist(), strict=True))
-        if not set(keys) & set(found):
-            raise ValueError(
-                f"{self.path} has no label of any sample. Its ids are {few(map(_shown, found))}; those of the "
-                f"genotypes are {few(map(_shown, keys))}."
-            )
-        there = set(keys)
-        counts = {
-            "of the genotypes without a label": [_shown(key) for key in keys if key not in found],
-            "of the labels not among the genotypes": [_shown(key) for key in found if key not in there],
-        }
-        message = "".join(f" {plural(len(ids), 'id')} {text}: {few(ids)}." for text, ids in counts.items() if ids)
-        message += f" {plural(n_repeated, 'line')} repeated with the same label." if n_repeated else ""
-        values = (found.get(key, "") for key in keys)
-        return ["" if value in _UNLABELLED else value for value in values], message
+        return found
+
+
+def _told(which: str, keys: Iterable[tuple[str, str]], others: Container[tuple[str, str]]) -> str:
+    ids = [_shown(key) for key in keys if key not in others]
+    return f" {plural(len(ids), 'id')} {which}: {few(ids)}." if ids else ""
 
 
 def _shown(key: tuple[str, str]) -> str:

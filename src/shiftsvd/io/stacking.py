@@ -25,35 +25,48 @@ Index = dict[str, int]
 def common_features(
     paths: Sequence[Path], opened: Sequence[Opened], join: Join, memory_limit: int | str | None
 ) -> list[Opened]:
-    own = [_named(path, each) for path, each in zip(paths, opened, strict=True)]
-    if all(np.array_equal(names, own[0]) for names in own):
+    own = list(map(_named, paths, opened))
+    if _are_equal(own):
         return list(opened)
     named = with_same_ids(own)
-    if n := sum(int(np.count_nonzero(names != known)) for names, known in zip(named, own, strict=True)):
+    if n := np.count_nonzero(np.concatenate(named) != np.concatenate(own)):
         notice(f"{several(paths)}: the versions of {n:,} ids differ from those of an earlier file, and are ignored.")
-    if all(np.array_equal(names, named[0]) for names in named):
+    if _are_equal(named):
         return [replace(each.with_features(named[0]), features=None) for each in opened]
-    places = [_places(path, names) for path, names in zip(paths, named, strict=True)]
-    every = dict.fromkeys(chain.from_iterable(places))
+    places = list(map(_places, paths, named))
+    names = _names_to_keep(paths, opened, places, join)
+    wanted = labels(paths[0], names, memory_limit)
+    at = [_at(known, names) for known in places]
+    if all(each.by_features for each in opened) and all(len(j) == len(names) and np.all(np.diff(j) > 0) for j in at):
+        return [_with(each, SomeRows(each.matrix, j), wanted) for each, j in zip(opened, at, strict=True)]
+    by_samples = [_by_samples(path, each, memory_limit) for path, each in zip(paths, opened, strict=True)]
+    parts = [_columns(each.matrix, known, names) for each, known in zip(by_samples, places, strict=True)]
+    return [_with(each, part, wanted) for each, part in zip(by_samples, parts, strict=True)]
+
+
+def _at(known: Index, names: Sequence[str]) -> Any:
+    return np.array([known[name] for name in names if name in known], np.intp)
+
+
+def _columns(source: RowSource, known: Index, names: Sequence[str]) -> RowSource:
+    j = _at(known, names)
+    found = SomeColumns(source, j)
+    among = np.flatnonzero([name in known for name in names])
+    return found if len(j) == len(names) else Among(found, among, len(names))
+
+
+def _are_equal(named: Sequence[Labels]) -> bool:
+    return all(np.array_equal(names, named[0]) for names in named)
+
+
+def _names_to_keep(paths: Sequence[Path], opened: Sequence[Opened], places: Sequence[Index], join: Join) -> list[str]:
+    every = list(dict.fromkeys(chain.from_iterable(places)))
     common = [name for name in every if all(name in known for known in places)]
     if not common:
         remedy = _other_names(opened) or (" Check that all files use the same kind of names.",)
         raise Refused(f"{several(paths)} have no feature in common.", *remedy)
-    names = common if join == "inner" else list(every)
     _notify(sorted(map(len, places)), len(common), len(every), join)
-    wanted = labels(paths[0], names, memory_limit)
-    at = [np.array([known[name] for name in names if name in known], np.intp) for known in places]
-    if all(each.by_features for each in opened) and all(len(j) == len(names) and np.all(np.diff(j) > 0) for j in at):
-        return [_with(each, SomeRows(each.matrix, j), wanted) for each, j in zip(opened, at, strict=True)]
-    found = []
-    for path, each, known, j in zip(paths, opened, places, at, strict=True):
-        by_samples = _by_samples(path, each, memory_limit) if each.by_features else each
-        matrix: RowSource = SomeColumns(by_samples.matrix, j)
-        if len(j) < len(names):
-            among = np.array([place for place, name in enumerate(names) if name in known], np.intp)
-            matrix = Among(matrix, among, len(names))
-        found.append(_with(by_samples, matrix, wanted))
-    return found
+    return common if join == "inner" else every
 
 
 def with_same_ids(named: Sequence[Labels]) -> list[Labels]:
@@ -111,6 +124,8 @@ def _with(opened: Opened, matrix: RowSource, names: Labels) -> Opened:
 
 
 def _by_samples(path: Path, opened: Opened, memory_limit: int | str | None) -> Opened:
+    if not opened.by_features:
+        return opened
     source = opened.matrix
     with reading(path):
         whole = f"{path}, which must be read whole because its features are in another order,"
@@ -170,24 +185,30 @@ def stacked(paths: Sequence[Path], stack: Orient, opened: Sequence[Opened]) -> O
         if each.matrix.unstackable:
             raise ValueError(f"{path}: {each.matrix.unstackable}")
     shared, along = ("features", "samples") if stack == "rows" else ("samples", "features")
-    parts: list[RowSource] = [each.matrix if each.by_features == by_features else each.matrix.H for each in opened]
-    sizes = [part.shape[1 if by_rows else 0] for part in parts]
-    named = ((i, getattr(each.names, shared)) for i, each in enumerate(opened))
-    first, known = next(((i, names) for i, names in named if names is not None), (0, None))
-    for i, (path, each) in enumerate(zip(paths, opened, strict=True)):
-        order = _order(paths[first], known, path, getattr(each.names, shared), shared, _other_names(opened))
-        if sizes[i] != sizes[0]:
-            raise ValueError(f"{path} must have the {sizes[0]:,} {shared} of {paths[0]}, got {sizes[i]:,}.")
-        if order is not None and not by_rows:
-            raise ValueError(
-                f"{path} has the {shared} of {paths[first]} in another order and is stored by {shared}, so it cannot "
-                "be reordered while it is read. Write both files in the same order."
-            )
-        parts[i] = parts[i] if order is None else SomeColumns(parts[i], order)
+    known, orders = _orders(paths, opened, shared, by_rows)
+    parts = [each.matrix if each.by_features == by_features else each.matrix.H for each in opened]
+    parts = [part if order is None else SomeColumns(part, order) for part, order in zip(parts, orders, strict=True)]
     joined = _joined(paths, [getattr(each.names, along) for each in opened], along)
     samples, features = (known, joined) if stack == "columns" else (joined, known)
     matrix = (OnTop if by_rows else SideBySide)(parts)
     return Opened(matrix, features, samples, "columns") if by_features else Opened(matrix, samples, features)
+
+
+def _orders(paths: Sequence[Path], opened: Sequence[Opened], what: str, by_rows: bool) -> tuple[Any, list[Any]]:
+    """Return the names that files share, and their places in each file (None: in the same order)."""
+    named, orders = [getattr(each.names, what) for each in opened], list[Any]()
+    first = next((i for i, names in enumerate(named) if names is not None), 0)
+    sizes = [each.matrix.shape[(what == "features") != each.by_features] for each in opened]
+    for path, names, size in zip(paths, named, sizes, strict=True):
+        orders.append(_order(paths[first], named[first], path, names, what, _other_names(opened)))
+        if size != sizes[0]:
+            raise ValueError(f"{path} must have the {sizes[0]:,} {what} of {paths[0]}, got {size:,}.")
+        if orders[-1] is not None and not by_rows:
+            raise ValueError(
+                f"{path} has the {what} of {paths[first]} in another order and is stored by {what}, so it cannot "
+                "be reordered while it is read. Write both files in the same order."
+            )
+    return named[first], orders
 
 
 def _refuse_duplicates(paths: Sequence[Path]) -> None:

@@ -151,7 +151,7 @@ def _unstorable(name: str, why: str) -> ValueError:
 
 def code(value: Any, name: str, tensors: Tensors) -> Any:
     kind = type(value).__name__
-    if value is None or isinstance(value, bool | int | str):
+    if isinstance(value, bool | int | str | None):
         return value
     if isinstance(value, np.bool_ | np.integer):
         return value.item()
@@ -159,26 +159,35 @@ def code(value: Any, name: str, tensors: Tensors) -> Any:
         return float(value) if math.isfinite(value) else {"float": repr(float(value))}
     if kind in values() and type(value) is class_of(kind):
         found = {field: getattr(value, field) for field in arguments(kind)}
-        return {"type": kind, "fields": {field: code(one, f"{name}.{field}", tensors) for field, one in found.items()}}
+        return {"type": kind, "fields": _code_entries(found, name, tensors)}
     if isinstance(value, np.ufunc) and getattr(np, own := str(value.__name__), None) is value:
         return {"ufunc": own}
     if isinstance(value, dict):
-        return {"entries": {key: code(entry, f"{name}.{key}", tensors) for key, entry in value.items()}}
+        return {"entries": _code_entries(value, name, tensors)}
     if type(value).__module__.partition(".")[0] == "pandas":
         return _code_pandas(value, name, tensors)
-    if isinstance(value, tuple | list) and value:
-        each = [(one, f"{name}.{number}") for number, one in enumerate(value)]
-        if any(type(one).__name__ in values() for one in value):
-            return {"values": [code(*one, tensors) for one in each], "of": kind}
-        if isinstance(value, list) and all(getattr(one, "ndim", 0) == 1 for one in value):
-            return {"vectors": [code(*one, tensors) for one in each]}
-        if isinstance(value, list) and all(isinstance(one, str) for one in value):
-            return {"list": _code_runs(value, name, tensors)}
-    if isinstance(value, tuple):
-        return {"tuple": _code_runs(value, name, tensors)}
+    if isinstance(value, tuple | list) and (coded := _code_items(value, name, tensors)):
+        return coded
     if isroutine(value):
         kind += ". Apply the function before the fit, and pass what it returns"
     return _code_array(np.asarray(value), name, tensors, kind)
+
+
+def _code_entries(entries: dict[str, Any], name: str, tensors: Tensors) -> dict[str, Any]:
+    return {key: code(entry, f"{name}.{key}", tensors) for key, entry in entries.items()}
+
+
+def _code_items(items: tuple[Any, ...] | list[Any], name: str, tensors: Tensors) -> dict[str, Any] | None:
+    """Return the code of a tuple, or of a list of frozen values, vectors or texts; None for other lists."""
+    kind = "tuple" if isinstance(items, tuple) else "list"
+    numbered = {str(number): one for number, one in enumerate(items)}
+    if any(type(one).__name__ in values() for one in items):
+        return {"values": [*_code_entries(numbered, name, tensors).values()], "of": kind}
+    if kind == "list" and items and all(getattr(one, "ndim", 0) == 1 for one in items):
+        return {"vectors": [*_code_entries(numbered, name, tensors).values()]}
+    if kind == "tuple" or (items and all(isinstance(one, str) for one in items)):
+        return {kind: _code_runs(items, name, tensors)}
+    return None
 
 
 def _code_array(array: npt.NDArray[Any], name: str, tensors: Tensors, kind: str) -> Any:

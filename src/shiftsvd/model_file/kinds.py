@@ -60,18 +60,19 @@ def _is(value: Any, hint: Any, any_text: bool) -> bool:
         return any(_is(value, part, any_text) for part in parts)
     if origin is Literal:
         return isinstance(value, str) and (any_text or value in parts)
-    if origin is dict:
-        of_key, of_item = parts
-        return isinstance(value, dict) and all(
-            _is(key, of_key, any_text) and _is(item, of_item, any_text) for key, item in value.items()
-        )
-    if origin is tuple:
-        parts = parts[:1] * len(value) if parts[-1] is ... and isinstance(value, tuple) else parts
-        return isinstance(value, tuple) and len(value) == len(parts) and all(map(_is, value, parts, repeat(any_text)))
+    if origin in (dict, tuple):
+        return isinstance(value, origin) and _are(value, parts, any_text)
     if hint is Any:
         return value is None or isinstance(value, bool | int | float | str | list | dict | np.ndarray)
     known = {float: float | int, Sequence: list | tuple, SupportsArray: np.ndarray}
     return isinstance(value, known.get(origin or hint, origin or hint))
+
+
+def _are(value: Any, hints: tuple[Any, ...], any_text: bool) -> bool:
+    if isinstance(value, dict):
+        return all(_is(key, hints[0], any_text) and _is(item, hints[1], any_text) for key, item in value.items())
+    hints = hints[:1] * len(value) if hints[-1] is ... else hints
+    return len(value) == len(hints) and all(map(_is, value, hints, repeat(any_text)))
 
 
 def check_finite(name: str, value: Any) -> None:

@@ -1,7 +1,7 @@
 """`shiftsvd.scanpy`: principal components of AnnData objects and arrays, projection of new cells, diffusion maps."""
 
 from collections.abc import Sequence
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -148,9 +148,21 @@ def pca(
     """
     resources, steps = Resources(memory_limit, n_threads), as_transforms(preprocess)
     how = steps
+    if max_value is not None:
+        regressed = covariates is not None or groups is not None
+        how = with_clip(how, max_value, scaled=bool(scale), regressed=regressed, zero_center=zero_center)
+    if use_highly_variable is not None:
+        mask_var = _mask_of_flag(mask_var, use_highly_variable)
+    part = _Part(layer, obsm, key_added, covariates, groups, mask_var, zero_center, scale, bool(how), resources)
+    if annotated := stored.is_annotated(data):
+        stored.refuse_copy_of_file(data, copy)
+    cells = part.of_annotated(data) if annotated else part.of_array(data)
+    if obsm is None:
+        _warn_of_values(steps, cells.A, cells.are_logarithms)
     model = PCA(
-        n_comps,
-        shift="mean" if zero_center else None,
+        _n_components(n_comps, *cells.shape),
+        preprocess=cells.selected_in(how, margins),
+        shift=Covariates() if cells.design else "mean" if zero_center else None,
         scale=bool(scale) and max_value is None,
         scale_ddof=1,
         svd_solver="full" if svd_solver == "tsqr" else svd_solver,
@@ -159,64 +171,121 @@ def pca(
         random_state=random_state,
         **vars(resources),
     )
-    if max_value is not None:
-        regressed = covariates is not None or groups is not None
-        how = with_clip(how, max_value, scaled=bool(scale), regressed=regressed, zero_center=zero_center)
-    if use_highly_variable is not None:
-        if not _is_default(mask_var):
-            got = f"got {mask_var!r} and {use_highly_variable!r}"
-            raise Refused("Pass ", Setting("mask_var"), f" or use_highly_variable, not both, {got}")
-        mask_var = "highly_variable" if use_highly_variable else None
-    annotated, mask, design, C = stored.is_annotated(data), None, None, None
-    if annotated:
-        if copy and data.isbacked:
-            raise ValueError("copy must be False for a backed AnnData object. Results are not written to its file.")
-        design = _design(
-            data, stored.obs_names("covariates", covariates), stored.obs_names("groups", groups), zero_center, obsm
-        )
-        if design is not None:
-            model.shift, C = Covariates(), design.of(stored.obs_column(data))
-        mask_var = _mask_name(data, mask_var, obsm)
-        mask = None if mask_var is None else stored.mask_of(data, mask_var)
-        A = _operator(data, layer, obsm, mask if not how else None, resources)
-    else:
-        refused = {"layer": layer, "obsm": obsm, "key_added": key_added, "covariates": covariates, "groups": groups}
-        if given := [name for name, value in refused.items() if value is not None]:
-            raise ValueError(f"{', '.join(given)} must be None unless data is AnnData, got {type(data).__name__}")
-        A = as_operator(data, **vars(resources))
-        mask = None if mask_var is None or _is_default(mask_var) else stored.booleans(mask_var, A.shape[1])
-        A = A if mask is None or how else some_columns(A, np.flatnonzero(mask))
-    if obsm is None:
-        _warn_of_values(steps, A, annotated and stored.has_logarithms(data, layer))
-    model.preprocess = (
-        stored.with_selection(how, np.flatnonzero(mask), margins) if how and mask is not None else how
-    ) or None
-    model.n_components = _n_components(n_comps, A.shape[0], A.shape[1] if mask is None else int(mask.sum()))
-    names = data.var_names if annotated and obsm is None else None
-    with columns_called(names if names is None or mask is None or how else names[mask]):
-        model.fit(A, covariates=C)
-    model.design_ = design
-    Z = model.transform(A, covariates=C)
-    scores, variance, ratio = Z.astype(dtype, copy=False), model.explained_variance_, model.explained_variance_ratio_
-    if not zero_center:
-        variance, ratio = _variances_about_means(model, Z, A)
+    with columns_called(cells.names):
+        model.fit(cells.A, covariates=cells.C)
+    model.design_ = cells.design
+    Z = model.transform(cells.A, covariates=cells.C)
+    scores, (variance, ratio) = Z.astype(dtype, copy=False), _variances(model, Z, cells.A)
     if not annotated:
         return (scores, model.components_, ratio, variance) if return_info else scores
-    recorded = mask_var if isinstance(mask_var, str) else mask  # anndata cannot write a Series in uns
-    named = isinstance(recorded, str) and recorded == "highly_variable"
-    params: dict[str, Any] = {"zero_center": zero_center, "use_highly_variable": named, "mask_var": recorded}
-    others = {"layer": layer, "obsm": obsm, "scale": scale or None}
-    params |= {name: value for name, value in others.items() if value is not None}
-    params |= clipped_shares(getattr(model, "preprocess_", ()))
-    adata, keys = data.copy() if copy else data, stored.keys_of(key_added)
-    variances = {"variance": variance, "variance_ratio": ratio}
-    adata.obsm[keys.obsm] = scores
-    if obsm is None:
-        adata.varm.update(stored.loadings_of(model, adata.n_vars, slice(None) if mask is None else mask, keys))
-    else:
-        variances["components"] = model.components_
-    adata.uns.update(stored.uns_entries(model, keys.uns, params, variances, adata.var_names, layer or "adata.X"))
+    adata = data.copy() if copy else data
+    adata.obsm[stored.keys_of(key_added).obsm] = scores
+    part.store(adata, model, cells, {"variance": variance, "variance_ratio": ratio})
     return adata if copy else None
+
+
+def _mask_of_flag(mask: Any, use_highly_variable: bool) -> str | None:
+    if not _is_default(mask):
+        got = f"got {mask!r} and {use_highly_variable!r}"
+        raise Refused("Pass ", Setting("mask_var"), f" or use_highly_variable, not both, {got}")
+    return "highly_variable" if use_highly_variable else None
+
+
+class _Cells(NamedTuple):
+    """The matrix to decompose, the genes to use, and the regression on columns of obs."""
+
+    A: Operator  # with all genes if transformations need them, else with those in the mask
+    mask: stored.Mask | None = None
+    recorded: Any = None  # the mask, or its column of var
+    names: Any = None  # of the columns of A
+    design: Design | None = None
+    C: Panel | None = None
+    are_logarithms: bool = False
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.A.shape[0], self.A.shape[1] if self.mask is None else int(self.mask.sum())
+
+    def selected_in(self, how: tuple[Transform, ...], margins: stored.MarginsName | None) -> Any:
+        if self.mask is None or not how:
+            return how or None
+        return stored.with_selection(how, np.flatnonzero(self.mask), margins)
+
+
+class _Part(NamedTuple):
+    """The part of the data to decompose, by the arguments of `pca`."""
+
+    layer: str | None
+    obsm: str | None
+    key_added: str | None
+    covariates: str | Sequence[str] | None
+    groups: str | Sequence[str] | None
+    mask_var: Any
+    zero_center: bool
+    scale: bool
+    all_genes: bool  # whether transformations are fitted before genes are selected
+    resources: Resources
+
+    def of_array(self, data: Any) -> _Cells:
+        names = "layer", "obsm", "key_added", "covariates", "groups"
+        if given := [name for name in names if getattr(self, name) is not None]:
+            raise ValueError(f"{', '.join(given)} must be None unless data is AnnData, got {type(data).__name__}")
+        A = as_operator(data, **vars(self.resources))
+        if self.mask_var is None or _is_default(self.mask_var):
+            return _Cells(A)
+        mask = stored.booleans(self.mask_var, A.shape[1])
+        return _Cells(A if self.all_genes else some_columns(A, np.flatnonzero(mask)), mask)
+
+    def of_annotated(self, adata: Any) -> _Cells:
+        design, mask_var = self._design(adata), self._mask_var(adata)
+        C = None if design is None else design.of(stored.obs_column(adata))
+        if self.obsm is not None:
+            return _Cells(self._of_obsm(adata, self.obsm))
+        mask = None if mask_var is None else stored.mask_of(adata, mask_var)
+        columns = None if mask is None or self.all_genes else np.flatnonzero(mask)
+        A = stored.matrix_of(adata, self.layer, columns, self.resources)
+        recorded = mask_var if isinstance(mask_var, str) else mask  # anndata cannot write a Series in uns
+        names = adata.var_names if columns is None else adata.var_names[columns]
+        return _Cells(A, mask, recorded, names, design, C, stored.has_logarithms(adata, self.layer))
+
+    def _design(self, adata: Any) -> Design | None:
+        covariates, groups = (stored.obs_names(what, getattr(self, what)) for what in ("covariates", "groups"))
+        if not covariates + groups:
+            return None
+        if not self.zero_center or self.obsm is not None:
+            raise ValueError(
+                "covariates and groups are regressed out of genes, together with the means of the genes, and conflict "
+                "with zero_center=False and obsm. Remove zero_center=False and obsm."
+            )
+        return Design.learn(covariates, groups, stored.obs_column(adata))
+
+    def _mask_var(self, adata: Any) -> Any:
+        if _is_default(self.mask_var):
+            return "highly_variable" if self.obsm is None and "highly_variable" in adata.var else None
+        if self.mask_var is not None and self.obsm is not None:
+            raise Refused(Setting("mask_var"), " selects genes and must be None with ", Setting("obsm", self.obsm))
+        return self.mask_var
+
+    def _of_obsm(self, adata: Any, key: str) -> Operator:
+        if self.layer is not None:
+            raise ValueError(f"Pass layer or obsm, not both, got layer={self.layer!r} and obsm={key!r}.")
+        if key not in adata.obsm:
+            raise ValueError(f"adata.obsm has no {key!r}. Its entries: {few(adata.obsm)}.")
+        return as_operator(adata.obsm[key], **vars(self.resources))
+
+    def store(self, adata: Any, model: PCA, cells: _Cells, variances: dict[str, Any]) -> None:
+        named = isinstance(cells.recorded, str) and cells.recorded == "highly_variable"
+        params = {"zero_center": self.zero_center, "use_highly_variable": named, "mask_var": cells.recorded}
+        params |= {name: own for name in ("layer", "obsm", "scale") if (own := getattr(self, name))}
+        params |= clipped_shares(getattr(model, "preprocess_", ()))
+        keys = stored.keys_of(self.key_added)
+        if self.obsm is None:
+            rows = slice(None) if cells.mask is None else cells.mask
+            adata.varm.update(stored.loadings_of(model, adata.n_vars, rows, keys))
+        else:
+            variances["components"] = model.components_
+        computed_on = self.layer or "adata.X"
+        adata.uns.update(stored.uns_entries(model, keys.uns, params, variances, adata.var_names, computed_on))
 
 
 def _warn_of_values(how: tuple[Transform, ...], A: Operator, marked: bool) -> None:
@@ -226,20 +295,9 @@ def _warn_of_values(how: tuple[Transform, ...], A: Operator, marked: bool) -> No
         warn_of_counts(A, "PCA of cells usually uses logarithms. Use ", Setting("preprocess", "log-normalize"), ".")
 
 
-def _design(
-    adata: Any, covariates: tuple[str, ...], groups: tuple[str, ...], zero_center: bool, obsm: str | None
-) -> Design | None:
-    if not covariates + groups:
-        return None
-    if not zero_center or obsm is not None:
-        raise ValueError(
-            "covariates and groups are regressed out of genes, together with the means of the genes, and conflict with "
-            "zero_center=False and obsm. Remove zero_center=False and obsm."
-        )
-    return Design.learn(covariates, groups, stored.obs_column(adata))
-
-
-def _variances_about_means(model: PCA, scores: Panel, A: Operator) -> tuple[Vector, Vector]:
+def _variances(model: PCA, scores: Panel, A: Operator) -> tuple[Vector, Vector]:
+    if model.shift is not None:
+        return model.explained_variance_, model.explained_variance_ratio_
     # Variances of the scores around their means. `fit` has raised an error if the data have no variances.
     B = apply_all(getattr(model, "preprocess_", ()), A)
     scale: Any = 1 if model.scale_ is None else model.scale_
@@ -257,28 +315,8 @@ def _n_components(k: Any, m: int, n: int) -> int:
     return integer("n_comps", k, 1, least, f" for {shape}")
 
 
-def _operator(
-    adata: Any, layer: str | None, obsm: str | None, mask: stored.Mask | None, resources: Resources
-) -> Operator:
-    if obsm is None:
-        return stored.matrix_of(adata, layer, None if mask is None else np.flatnonzero(mask), resources)
-    if layer is not None:
-        raise ValueError(f"Pass layer or obsm, not both, got layer={layer!r} and obsm={obsm!r}.")
-    if obsm not in adata.obsm:
-        raise ValueError(f"adata.obsm has no {obsm!r}. Its entries: {few(adata.obsm)}.")
-    return as_operator(adata.obsm[obsm], **vars(resources))
-
-
 def _is_default(mask: Any) -> bool:
     return isinstance(mask, str) and mask == _DEFAULT_MASK
-
-
-def _mask_name(adata: Any, mask: Any, obsm: str | None) -> Any:
-    if _is_default(mask):
-        return "highly_variable" if obsm is None and "highly_variable" in adata.var else None
-    if mask is not None and obsm is not None:
-        raise Refused(Setting("mask_var"), " selects genes and must be None with ", Setting("obsm", obsm))
-    return mask
 
 
 # ---- projection of new cells
@@ -430,8 +468,7 @@ def diffmap(
     """
     if not stored.is_annotated(adata):
         raise TypeError(f"adata must be AnnData, got {type(adata).__name__}. Use shiftsvd.DiffusionMap for a matrix.")
-    if copy and adata.isbacked:
-        raise ValueError("copy must be False for a backed AnnData object. Results are not written to its file.")
+    stored.refuse_copy_of_file(adata, copy)
     W = _connectivities(adata, neighbors_key)
     count = max(min(integer("n_comps", n_comps, 1), adata.n_obs - 1), 1)
     model = DiffusionMap(

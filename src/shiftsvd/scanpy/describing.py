@@ -50,33 +50,28 @@ def describe_anndata(
     if len(paths) > 1:
         return {}
     with io.opened_tree(paths[0], memory_limit) as tree:
-        logged = "uns/log1p" in tree.root
-        own, others = _samples(opened), _elements(tree)
-        kinds = {name: _kind_of(tree, name, logged and name == "X") for name in others}
-        kinds[key or "X"] = _kind(own, logged and key in (None, "X"))
-        best = key or next((name for name, kind in kinds.items() if kind[0] == _COUNTS), "X")
-        frames, columns = frames_of(best), list[dict[str, Any]]()
-        sizes = opened.matrix.shape[:: -1 if opened.transposed else 1]
-        for axis, frame, size in zip(("obs", "var"), frames_of(key), sizes, strict=True):
-            columns += _columns(tree, axis, frame, size if opened.places is None else None)
-        mask = _mask(tree, frames[1])
-        chosen = opened if best == (key or "X") else element(tree, best)
-        settings = {} if best == (key or "X") else {"key": best}
-        settings |= _settings(kinds[best][0], chosen.names.features, mask, own if not settings else _samples(chosen))
-        if chosen.features is not None and chosen.features.types is not None and opened.places is None:
-            types = Counter(chosen.features.types.tolist())
-            settings |= {"feature_types": GENES} if len(types) > 1 and GENES in types else {}
+        own, name = _samples(opened), key or "X"
+        kinds = _kinds(tree, name, own)
+        best = key or next((each for each, kind in kinds.items() if kind[0] == _COUNTS), "X")
+        columns, mask = _all_columns(tree, key, opened), _mask(tree, frames_of(best)[1])
+        chosen, samples, settings = opened, own, dict[str, Any]()
+        if best != name:
+            chosen = element(tree, best)
+            samples, settings = _samples(chosen), {"key": best}
+        settings |= _settings(kinds[best][0], chosen.names.features, mask, samples)
+        if opened.places is None:
+            settings |= _types_to_keep(chosen.features)
         batches = [each for each in columns if each["use"] == "batch"]
         facts: dict[str, Any] = {
-            "looks_like": kinds[key or "X"][1],
+            "looks_like": kinds[name][1],
             "sampled": _extent(own, opened),
-            "elements": {name: kind[1] for name, kind in kinds.items() if name != (key or "X")} or None,
-            "obsm": _embeddings(tree) or None,
+            "elements": {each: kind[1] for each, kind in kinds.items() if each != name},
+            "obsm": _embeddings(tree),
             "gene_names": _kinds_of_names(opened),
-            "mask": None if mask is None else f"{DEFAULT_MASK}, {mask}",
-            "batches": [f"{each['name']} ({each['kind']})" for each in batches] or None,
-            "columns": columns,
+            "mask": mask and f"{DEFAULT_MASK}, {mask}",
+            "batches": [f"{each['name']} ({each['kind']})" for each in batches],
         }
+        facts = {fact: value or None for fact, value in facts.items()} | {"columns": columns}
         return facts | {"notes": [*_notes(batches), *_of_words(kinds[best][0], opened)], "settings": settings}
 
 
@@ -131,6 +126,13 @@ def _samples(opened: io.Opened) -> list[Sample]:
     return found
 
 
+def _kinds(tree: io.Tree, name: str, samples: list[Sample]) -> dict[str, Kind]:
+    """Return the kinds of all matrices, first of that of the samples."""
+    logged = "X" if "uns/log1p" in tree.root else ""
+    others = {each: _kind_of(tree, each, each == logged) for each in _elements(tree) if each != name}
+    return {name: _kind(samples, name == logged)} | others
+
+
 def _kind_of(tree: io.Tree, name: str, logged: bool) -> Kind:
     try:
         return _kind(_samples(element(tree, name)), logged)
@@ -171,17 +173,17 @@ def _kind(samples: list[Sample], logged: bool) -> Kind:
 # ---- columns
 
 
+def _all_columns(tree: io.Tree, key: str | None, opened: io.Opened) -> list[dict[str, Any]]:
+    sizes = opened.matrix.shape[:: -1 if opened.transposed else 1] if opened.places is None else (None, None)
+    axes = zip(("obs", "var"), frames_of(key), sizes, strict=True)
+    return [column for axis, frame, size in axes for column in _columns(tree, axis, frame, size)]
+
+
 def _columns(tree: io.Tree, axis: str, frame: str | None, size: int | None) -> Iterator[dict[str, Any]]:
     node = None if frame is None else tree.root.get(frame)
     for name in [] if node is None else io.column_names(node):
-        facts: dict[str, Any] = {
-            "name": f"{axis}/{name}",
-            "kind": "unreadable",
-            "use": "",
-            "missing": {},
-            "n_missing": 0,
-        }
-        facts |= {"low": None, "high": None, "unit": "", "n_texts": None, "examples": [], "notes": []}
+        facts: dict[str, Any] = {"name": f"{axis}/{name}", "kind": "unreadable", "use": "", "missing": {}}
+        facts |= {"n_missing": 0, "low": None, "high": None, "unit": "", "n_texts": None, "examples": [], "notes": []}
         try:
             facts |= _described(io.column(tree, node, name, size))
         except (LookupError, OSError, TypeError, ValueError) as error:
@@ -201,12 +203,8 @@ def _described(values: Any) -> dict[str, Any]:
         distinct = np.unique(known) if values.dtype.kind in "iu" else known[:0]
         ends = {"low": float(known.min()), "high": float(known.max())} if len(known) else {}
         few_values = 1 < len(distinct) <= len(values) // 2
-        return {
-            "kind": "numbers",
-            "n_missing": len(values) - len(known),
-            "n_categories": few_values * len(distinct),
-            **ends,
-        }
+        n_missing, n_categories = len(values) - len(known), few_values * len(distinct)
+        return {"kind": "numbers", "n_missing": n_missing, "n_categories": n_categories, **ends}
     if values.dtype.kind == "b":
         return {"kind": "true or false", "examples": [f"{np.count_nonzero(values):,} true"]}
     gaps = [value is None or value != value for value in values.tolist()]
@@ -249,6 +247,11 @@ def _of_words(kind: str, opened: io.Opened) -> list[str]:
 
 
 # ---- the command
+
+
+def _types_to_keep(features: io.Features | None) -> dict[str, Any]:
+    types = set() if features is None or features.types is None else {*features.types.tolist()}
+    return {"feature_types": GENES} if len(types) > 1 and GENES in types else {}
 
 
 def _settings(kind: str, features: Any, mask: str | None, samples: list[Sample]) -> dict[str, Any]:

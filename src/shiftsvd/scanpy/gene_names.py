@@ -1,6 +1,6 @@
 """Match genes of two data sets by their ids, and by their symbols where an id is unknown."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -141,9 +141,7 @@ class Match(NamedTuple):
 def matched(model: Genes, file: Genes) -> Match:
     """Match by id, then by id without version, then by symbol unless both ids are known. Keys must be unique."""
     places, free = np.full(len(file.names), -1, np.intp), np.ones(len(model.names), bool)
-    repeated: dict[str, None] = {}
-    by_symbol: list[int] = []
-    contrary: list[tuple[int, int]] = []
+    repeated, by_symbol, contrary = dict[str, None](), list[str](), list[str]()
     counts = [0, 0]
     model_ids, file_ids = model.certain_ids, file.certain_ids
     by_ids = [each.keys(each.known.ids) for each in (model, file)]
@@ -151,39 +149,48 @@ def matched(model: Genes, file: Genes) -> Match:
     by_bare = [[without_version(key) for key in keys] for keys in by_ids]
     for step, (theirs, own) in enumerate((by_ids, by_bare, by_symbols)):
         in_model, in_file = _unique(theirs), _unique(own)
+        in_model.pop("", None)
         for j in np.flatnonzero(places < 0).tolist():
-            i = in_model.get(own[j]) if own[j] else None
+            i = in_model.get(own[j])
             if i is None:
                 continue
             if _AMBIGUOUS in (i, in_file[own[j]]):
                 repeated[own[j]] = None
             elif step == 2 and model_ids[i] and file_ids[j]:
-                contrary.append((i, j))
+                contrary.append(f"{own[j]} ({model_ids[i]}, {file_ids[j]})")
             elif free[i]:
                 places[j], free[i] = i, False
                 counts[step // 2] += 1
-                by_symbol += [j] if step == 2 or not file_ids[j] else []
+                by_symbol += [by_symbols[1][j]] if step == 2 or not file_ids[j] else []
     _check_kinds(model, file, places)
-    notes = []
-    if repeated:
-        notes.append(f"{plural(len(repeated), 'name')} of several genes cannot be matched: {few(repeated)}.")
-    if contrary:
-        each = [f"{model.known.symbols[i]} ({model.known.ids[i]}, {file.known.ids[j]})" for i, j in contrary]
-        notes.append(
-            f"{plural(len(each), 'gene')} with the same symbol, but another id, cannot be matched: {few(each)}."
-        )
-    numbered = [by_symbols[1][j] for j in by_symbol if _is_numbered(by_symbols[1][j], in_file)]
-    if numbered:
-        notes.append(
+    notes = [
+        *_unmatched("name", "of several genes", list(repeated)),
+        *_unmatched("gene", "with the same symbol, but another id,", contrary),
+        *_of_numbered(by_symbol, set(by_symbols[1])),
+        *_of_case(by_symbols[0], by_symbols[1], places),
+    ]
+    return Match(places, counts[0], counts[1], tuple(notes))
+
+
+def _unmatched(what: str, why: str, names: list[str]) -> Iterator[str]:
+    if names:
+        yield f"{plural(len(names), what)} {why} cannot be matched: {few(names)}."
+
+
+def _of_numbered(matched: list[str], known: set[str]) -> Iterator[str]:
+    if numbered := [key for key in matched if _is_numbered(key, known)]:
+        yield (
             f"{plural(len(numbered), 'symbol')} with an appended number ({few(numbered)}) may be another gene in each "
             "file, if repeated symbols were numbered in the order of the genes. Use files with ids."
         )
-    folded = {key.casefold(): key for key in np.array(by_symbols[0])[free].tolist() if key}
-    rest = [by_symbols[1][j] for j in np.flatnonzero(places < 0).tolist()]
+
+
+def _of_case(theirs: list[str], own: list[str], places: Places) -> Iterator[str]:
+    folded = {key.casefold(): key for key in np.delete(theirs, places[places >= 0]).tolist() if key}
+    rest = [own[j] for j in np.flatnonzero(places < 0).tolist()]
     if alike := [key for key in rest if key and folded.get(key.casefold(), key) != key]:
         pairs = [f"{key} and {folded[key.casefold()]}" for key in alike]
-        notes.append(f"Names that differ in case only are not matched, as in another species: {few(pairs)}.")
-    return Match(places, counts[0], counts[1], tuple(notes))
+        yield f"Names that differ in case only are not matched, as in another species: {few(pairs)}."
 
 
 def _unique(keys: list[str]) -> dict[str, int]:
@@ -193,7 +200,7 @@ def _unique(keys: list[str]) -> dict[str, int]:
     return places
 
 
-def _is_numbered(key: str, known: dict[str, int]) -> bool:
+def _is_numbered(key: str, known: set[str]) -> bool:
     base, dash, number = key.rpartition("-")  # as var_names_make_unique of AnnData numbers them
     return bool(dash) and number.isdigit() and base in known
 

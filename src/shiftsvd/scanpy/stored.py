@@ -189,6 +189,11 @@ def is_annotated(data: Any) -> bool:
     return all(hasattr(data, name) for name in ("obsm", "varm", "uns", "var_names"))
 
 
+def refuse_copy_of_file(adata: Any, copy: bool) -> None:
+    if copy and adata.isbacked:
+        raise ValueError("copy must be False for a backed AnnData object. Results are not written to its file.")
+
+
 def matrix_of(adata: Any, layer: str | None, columns: Places | None, resources: Resources) -> Operator:
     if adata.isbacked and layer is None:
         return _backed_matrix(adata, columns, resources)

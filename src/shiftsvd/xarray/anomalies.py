@@ -227,18 +227,24 @@ def _sample_places(value: DataArray, da: DataArray, dim: Hashable, what: str) ->
 def named_covariates(covariates: Any) -> list[tuple[str, Any]]:
     if isinstance(covariates, Mapping) or hasattr(covariates, "data_vars"):
         return [(str(name), covariates[name]) for name in covariates]
-    several = [] if covariates is None else [covariates]
-    if isinstance(covariates, np.ndarray) and covariates.ndim == 2:
-        several = list(covariates.T)
-    elif isinstance(covariates, Sequence) and not isinstance(covariates, str):
-        numbers = all(np.isscalar(value) and not isinstance(value, str) for value in covariates)
-        several = several if numbers else list(covariates)
+    several = _one_by_one(covariates)
     given = [value if isinstance(value, str) else str(getattr(value, "name", None) or "") for value in several]
     names = [name or (f"covariate {i}" if len(several) > 1 else "covariate") for i, name in enumerate(given, 1)]
     if twice := [name for i, name in enumerate(names) if name in names[:i]]:
         text = f" must have unique names, got {twice[0]!r} twice. Pass a mapping from names to covariates."
         raise Refused(Setting("covariates"), text)
     return list(zip(names, several, strict=True))
+
+
+def _one_by_one(covariates: Any) -> list[Any]:
+    if covariates is None:
+        return []
+    if isinstance(covariates, np.ndarray) and covariates.ndim == 2:
+        return list(covariates.T)
+    if not isinstance(covariates, Sequence) or isinstance(covariates, str):
+        return [covariates]
+    are_numbers = all(np.isscalar(value) and not isinstance(value, str) for value in covariates)
+    return [covariates] if are_numbers else list(covariates)
 
 
 def _as_numbers(values: Labels, name: str) -> npt.NDArray[np.float64]:

@@ -222,10 +222,14 @@ def side(result: Any, name: str) -> Any:
         if own or not key.startswith(prefixes):
             da = da.drop_vars([coord for coord in da.coords if coord in foreign])
             found[key.removeprefix(f"{name}_") if own else key] = _renamed(da, back[name])
-    of_fields = ("fields", *(f"{key}_{other}" for key in ("renamed", *_OF_FIELD) for other in names))
-    attrs = {key: value for key, value in result.attrs.items() if key not in of_fields}
-    attrs |= {key: result.attrs[f"{key}_{name}"] for key in _OF_FIELD if f"{key}_{name}" in result.attrs}
-    return Dataset(found, attrs=attrs)
+    return Dataset(found, attrs=_attrs_of(name, result.attrs, names))
+
+
+def _attrs_of(name: str, attrs: Attrs, names: Sequence[str]) -> Attrs:
+    of_fields = {f"{key}_{other}": key for key in ("renamed", *_OF_FIELD) for other in names}
+    plain = {key: value for key, value in attrs.items() if key not in ("fields", *of_fields)}
+    own = {key: attrs[f"{key}_{name}"] for key in _OF_FIELD if f"{key}_{name}" in attrs}
+    return plain | own
 
 
 def names_of(result: Any) -> list[str]:

@@ -131,6 +131,11 @@ def as_fields(data: Any) -> "dict[str, DataArray]":
             f"data must hold fields alone, got bounds of coordinates: {few(edges)}. Select one field with "
             f"data[{others[0]!r}], or several with a list of names."
         )
+    _check_names(names)
+    return {name: as_field(da, name) for name, (_, da) in zip(names, pairs, strict=True)}
+
+
+def _check_names(names: list[str]) -> None:
     if not names:
         raise ValueError("data must have at least one field, got none")
     if len(set(names)) < len(names):
@@ -140,7 +145,6 @@ def as_fields(data: Any) -> "dict[str, DataArray]":
             f"the name of no field may begin with '{prefixes[0]}_', because {prefixes[0]!r} is also a field and the "
             "results would have equal names. Rename one of the fields."
         )
-    return {name: as_field(da, name) for name, (_, da) in zip(names, pairs, strict=True)}
 
 
 def bounds_of(data: Any) -> set[str]:

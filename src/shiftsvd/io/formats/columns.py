@@ -82,22 +82,29 @@ def layout_of(
     held = ([row[j].strip() for row in rows] for j in range(len(names)))
     texts = frozenset(j for j, cells in enumerate(held) if not _are_numbers(cells, decimals[j], choices))
     label, why = _label(names, rows, short, choices) if schema is None else (_label_of(schema, choices, texts), None)
-    index = () if schema is None else set(_stored_index(schema)).difference(choices.columns)  # of pandas
-    hidden = {
-        j for j, name in enumerate(names) if name in index or (name == "" and not any(row[j].strip() for row in rows))
-    }
-    features = [j for j, name in enumerate(names) if j not in (label, *hidden) and not choices.leaves_out(name)]
+    index = set(_stored_index(schema)).difference(choices.columns)  # of pandas
+    features = [j for j in _used(names, rows, choices) if j != label and names[j] not in index]
     if not features:
-        if choices.named:
-            raise Refused(
-                *("no column is left for features: each column holds row names or is excluded. Change ",),
-                *(Setting("ids"), ", ", Setting("drop"), " or ", Setting("columns"), "."),
-            )
-        raise Refused("the table has no columns of numbers. Check the delimiter, such as ", Setting("sep", ";"), ".")
+        raise _without_features(choices)
     classes = {j: choices.one_hot[names[j]] for j in features if names[j] in choices.one_hot}
-    kinds = {schema.field(j).type for j in features if j not in classes} if schema else ()
-    is_single = kinds == {pa.float32()}
-    return Layout(label, features, np.dtype(np.float32 if is_single else np.float64), classes, texts, why)
+    found = Layout(label, features, classes=classes, texts=texts, why=why)
+    is_single = schema is not None and {schema.field(j).type for j in found.numeric} == {pa.float32()}
+    return found._replace(dtype=np.dtype(np.float32)) if is_single else found
+
+
+def _used(names: Sequence[str], rows: Cells, choices: Choices) -> list[int]:
+    """Return the columns that are not left out, without those that have neither a name nor a value."""
+    used = [j for j, name in enumerate(names) if not choices.leaves_out(name)]
+    return [j for j in used if names[j] or any(row[j].strip() for row in rows)]
+
+
+def _without_features(choices: Choices) -> Refused:
+    if not choices.named:
+        return Refused("the table has no columns of numbers. Check the delimiter, such as ", Setting("sep", ";"), ".")
+    return Refused(
+        *("no column is left for features: each column holds row names or is excluded. Change ",),
+        *(Setting("ids"), ", ", Setting("drop"), " or ", Setting("columns"), "."),
+    )
 
 
 def _are_numbers(cells: Sequence[str], decimal: str, choices: Choices) -> bool:
@@ -166,7 +173,8 @@ def _label_of(schema: Any, choices: Choices, texts: Collection[int]) -> int | No
 
 
 def _stored_index(schema: Any) -> list[str]:
-    return [name for name in (schema.pandas_metadata or {}).get("index_columns", []) if isinstance(name, str)]
+    stored = getattr(schema, "pandas_metadata", None) or {}
+    return [name for name in stored.get("index_columns", []) if isinstance(name, str)]
 
 
 def is_text(kind: Any) -> bool:

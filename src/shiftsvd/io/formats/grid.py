@@ -365,7 +365,7 @@ def _has_totals(file: Any, form: Layout) -> bool:
             for batch in file.iter_batches(columns=[field.name], use_threads=False):
                 n_rows += batch.num_rows
                 is_end = n_rows == file.metadata.num_rows
-                if rows_of_totals(sound(batch).column(0), seen, is_first=is_first, is_end=is_end):
+                if rows_of_totals(sound(batch).column(0), seen, possible={}, is_first=is_first, is_end=is_end):
                     return True
     return False
 

@@ -6,9 +6,9 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
-from itertools import islice, takewhile
+from itertools import filterfalse, islice, takewhile
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, NoReturn
 
 from shiftsvd.errors import Refused, Setting, plural
 from shiftsvd.io.base import bounded_width
@@ -78,22 +78,34 @@ def head_of(
     _refuse_lines_above(records)
     first, *others = records
     cells = [_unquoted(cell.strip()) for cell in first.cells]
-    # A first line of numbers is a row, except 0, 1, 2, ...: pandas writes these as names.
-    is_row = all(map(_is_header_number, cells)) and cells != [str(j) for j in range(len(cells))]
-    if is_row or _is_sample(cells, others) or (key == "triplets" and _is_header_number(cells[min(2, len(cells) - 1)])):
+    if _is_row(cells, others, key):
         return _headed(source, key, choices, None, records, above)
     if not others:
         texts = " For texts, use shiftsvd.LSA in Python." if path.suffix == ".txt" else ""
         raise ValueError(f"{path} has a header but no rows. Check that the file is complete.{texts}")
+    names, is_short = _names_of_columns(cells, others)
+    return _headed(source, key, choices, names, others, first, short=is_short)
+
+
+def _is_row(cells: list[str], others: Sequence[TextRow], key: str | None) -> bool:
+    # A first line of numbers is a row, except 0, 1, 2, ...: pandas writes these as names.
+    if all(map(_is_header_number, cells)) and cells != list(map(str, range(len(cells)))):
+        return True
+    return _is_sample(cells, others) or (key == "triplets" and _is_header_number(cells[min(2, len(cells) - 1)]))
+
+
+def _names_of_columns(cells: Sequence[str], rows: Sequence[TextRow]) -> tuple[Sequence[str], bool]:
+    """Return names for all columns of the rows, and whether the header lacks the first one."""
     # R writes no name for the column of row names. A header below other lines is not a row.
-    more = len(others[0].cells) - len(cells)
-    trailing = more > 0 and _are_padded(others, len(cells))
-    longer = more == 1 and not trailing and any(map(any_number, others[0].cells))
-    if longer and len(cells) == 1 and not _are_counted(others):
+    more = len(rows[0].cells) - len(cells)
+    if more > 0 and _are_padded(rows, len(cells)):
+        return [*cells, *[""] * more], False
+    if more != 1 or not any(map(any_number, rows[0].cells)):
+        return cells, False
+    if len(cells) == 1 and not _are_counted(rows):
         two = "the header has one name, but the rows have two cells. If their commas are decimal marks, use "
         raise Refused(two, Setting("sep", ";"), ". If their first cells are row names, add a name for these.")
-    names = [*cells, *[""] * more] if trailing else ["", *cells] if longer else cells
-    return _headed(source, key, choices, names, others, first, short=longer)
+    return ["", *cells], True
 
 
 def _are_counted(rows: Sequence[TextRow]) -> bool:
@@ -232,7 +244,7 @@ def _fitness(records: Sequence[TextRow]) -> tuple[bool, float, float, int]:  # a
     width = _usual_width(records)
     alike = [each for each in records if len(each.cells) == width]
     cells = [cell for each in alike[1:] for cell in each.cells[:1000]]
-    numbers = sum(is_gap(cell) or any_number(cell) for cell in cells) / max(1, len(cells))
+    numbers = sum(map(_is_value, cells)) / max(1, len(cells))
     return 1 < width and 2 * len(alike) >= len(records), numbers, len(alike) / len(records), width
 
 
@@ -259,35 +271,44 @@ def _records(path: Path, text: str, is_all: bool, separator: str) -> list[TextRo
 def _refuse_lines_above(records: Sequence[TextRow]) -> None:
     """Raise `Refused` for titles above the header, and for labels or units below it."""
     width = _usual_width(records)
-    begin = next(i for i, row in enumerate(records) if len(row.cells) == width)
-    n_names = len(records[0].cells)
-    if (
-        begin == 1
-        and (n_names == width - 1 or _are_padded(records[1:], n_names))
-        and any(map(any_number, records[1].cells))
-    ):
-        begin = 0  # R writes no name for the column of row names, and other programs delimiters at the end of rows
-    region = [row.cells for row in records[begin:] if len(row.cells) == width]
-    numeric = [j for j in range(width) if _is_numeric([row[j] for row in region[len(region) // 2 :]])]
-    counts = [sum(any_number(row[j]) for j in numeric) for row in region[:_ABOVE]]
-    if len(counts) > 2 and not counts[1]:
-        counts[0] = 0  # names that are numbers, such as years, above names, labels or units
-    above = region[: len(list(takewhile(lambda count: 2 * count < len(numeric), counts)))]
-    if not numeric or len(above) == len(region) or len(records[begin].cells) < width:
-        above = above[:1]
-    named = [[row[j].strip() for j in numeric] for row in above]
-    texts = [{cell for cell in cells if not is_gap(cell) and not any_number(cell)} for cells in named]
-    header = 0 if named and all(named[0]) else next((i for i, each in enumerate(texts) if len(each) == len(numeric)), 0)
-    if begin + header:
-        line = records[begin + header - 1].line
-        seems = f"the table seems to begin with the line {' '.join(records[begin + header].cells).strip()[:_SHOWN]!r}. "
+    begin = _first_line(records, width)
+    named = _above_numbers([row.cells for row in records[begin:] if len(row.cells) == width])
+    if len(records[begin].cells) < width:
+        named = named[:1]
+    texts = [set(filterfalse(_is_value, cells)) for cells in named]
+    full = (i for i, each in enumerate(texts) if all(named[0]) or len(each) == len(named[0]))
+    if first := begin + next(full, 0):
+        line = records[first - 1].line
+        seems = f"the table seems to begin with the line {' '.join(records[first].cells).strip()[:_SHOWN]!r}. "
         raise Refused(f"{seems}Use ", Setting("skip", line), f" to skip {plural(line, 'line')} above it.")
     if labels := [i for i, each in enumerate(texts) if i and len(each) > 1]:
-        starts = [_start(records[i].text, [each.text for each in records]) for i in labels]
-        rows = "the row below the header holds" if len(labels) == 1 else f"{len(labels)} rows below the header hold"
-        comments = [part for start in starts for part in (" and ", Setting("comment", start))][1:]
-        it = "it" if len(labels) == 1 else "them"
-        raise Refused(f"{rows} labels or units, not numbers. Use ", *comments, f" to skip {it}.")
+        _refuse_labels(records, labels)
+
+
+def _first_line(records: Sequence[TextRow], width: int) -> int:
+    begin, n_names = next(i for i, row in enumerate(records) if len(row.cells) == width), len(records[0].cells)
+    if begin != 1 or not any(map(any_number, records[1].cells)):
+        return begin
+    # R writes no name for the column of row names, and other programs delimiters at the end of rows.
+    return 0 if n_names == width - 1 or _are_padded(records[1:], n_names) else 1
+
+
+def _above_numbers(rows: Sequence[Sequence[str]]) -> list[list[str]]:
+    """Return the cells above numbers, row by row: names, or also titles, labels and units."""
+    numeric = [j for j, cells in enumerate(zip(*rows[len(rows) // 2 :], strict=True)) if _is_numeric(cells)]
+    counts = [sum(any_number(row[j]) for j in numeric) for row in rows[:_ABOVE]]
+    if len(counts) > 2 and not counts[1]:
+        counts[0] = 0  # names that are numbers, such as years, above names, labels or units
+    above = rows[: len(list(takewhile(lambda count: 2 * count < len(numeric), counts)))]
+    return [[row[j].strip() for j in numeric] for row in (above[:1] if len(above) == len(rows) else above)]
+
+
+def _refuse_labels(records: Sequence[TextRow], labels: Sequence[int]) -> NoReturn:
+    starts = [_start(records[i].text, [each.text for each in records]) for i in labels]
+    rows = "the row below the header holds" if len(labels) == 1 else f"{len(labels)} rows below the header hold"
+    comments = [part for start in starts for part in (" and ", Setting("comment", start))][1:]
+    it = "it" if len(labels) == 1 else "them"
+    raise Refused(f"{rows} labels or units, not numbers. Use ", *comments, f" to skip {it}.")
 
 
 def _start(line: str, lines: Sequence[str]) -> str:
@@ -295,6 +316,10 @@ def _start(line: str, lines: Sequence[str]) -> str:
     line, lines = line.lstrip('"'), [each.lstrip('"') for each in lines]
     lengths = (n for n in range(6, _SHOWN) if sum(each.startswith(line[:n].strip()) for each in lines) == 1)
     return line[: next(lengths, _SHOWN)].strip()
+
+
+def _is_value(cell: str) -> bool:
+    return is_gap(cell) or any_number(cell)
 
 
 def _is_numeric(cells: Sequence[str]) -> bool:

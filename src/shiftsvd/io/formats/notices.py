@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Final
 
 from shiftsvd.errors import Part, Refused, Setting, few, plural
 from shiftsvd.io.base import Notation, Opened, called
@@ -89,38 +90,37 @@ def of_variants(name: str, categories: Iterable[str]) -> Iterator[Finding]:
         yield Finding(f"{text} Correct them in the file.", columns=(name,), is_error=False)
 
 
+# Settings that a column of texts may need, and for how many columns each is offered.
+_OF_TEXTS: Final = {"one_hot": _COLUMNS, "label_column": 1, "ids": 1, "drop": None}
+
+
 def of_text_columns(tallies: Sequence[Tally], *, alone: bool = False, has_names: bool = False) -> Finding:
     """Return the finding about features that hold texts: an option for each; `alone` if there is one column."""
-    kinds = ["the date" if tally.kind == "date" else "the text" for tally in tallies]
-    shown = [
-        f"{tally.name!r} ({kind} {short(next(iter(tally.examples), ''))!r})"
-        for tally, kind in zip(tallies, kinds, strict=True)
-    ]
-    names = [tally.name for tally in tallies]
-    word = "column" if len(names) == 1 else "columns"
-    text = f"{word} {few(shown)} must be numbers."
-    named = next((tally for tally in tallies if tally.place == 0 and _are_names(tally)), None)
-    if named is not None and not has_names:
-        text += f" {named.name!r} does not hold row names, because {short(named.repeated)!r} occurs more than once."
+    text, names = _told_of_texts(tallies, has_names), tuple(tally.name for tally in tallies)
+    if all(tally.has_wrong_decimal for tally in tallies):
+        return Finding(text, (tallies[0].other_decimal,), names)
+    free = [tally for tally in tallies if not tally.is_needed]
+    these = "this column" if len(tallies) - len(free) == 1 else "these columns"
+    by_hand = f"correct {these} in the file" if len(free) < len(tallies) else ""
+    another = Setting("sep", ";"), " or another character if the columns have another delimiter"
+    uses: list[tuple[Part, ...]] = [another] if alone else []
+    for setting, most in _OF_TEXTS.items():
+        helped = [tally.name for tally in free if setting in _settings(tally, has_names)]
+        uses += [use(setting, helped, most)] if helped else []
+    return Finding(text, tuple(uses), names, best=len(uses) - 1, by_hand=by_hand)
+
+
+def _told_of_texts(tallies: Sequence[Tally], has_names: bool) -> str:
+    kinds = {"date": "the date"}
+    cells = [f"{kinds.get(each.kind, 'the text')} {short(next(iter(each.examples), ''))!r}" for each in tallies]
+    shown = few(f"{tally.name!r} ({cell})" for tally, cell in zip(tallies, cells, strict=True))
+    text = f"{'column' if len(tallies) == 1 else 'columns'} {shown} must be numbers."
+    named = [] if has_names else [tally for tally in tallies if tally.place == 0 and _are_names(tally)]
+    for tally in named[:1]:
+        text += f" {tally.name!r} does not hold row names, because {short(tally.repeated)!r} occurs more than once."
     if wordy := [tally.name for tally in tallies if _is_prose(tally)]:
         text += f" LSA in Python finds components of texts such as those of {few(map(repr, wordy))}."
-    uses: list[tuple[Part, ...]] = []
-    if all(tally.has_wrong_decimal for tally in tallies):
-        return Finding(text, (tallies[0].other_decimal,), tuple(names))
-    needed, by_hand = [tally for tally in tallies if tally.is_needed], ""
-    if needed:
-        by_hand = f"correct {'this column' if len(needed) == 1 else 'these columns'} in the file"
-        tallies = [tally for tally in tallies if not tally.is_needed]
-    if alone:
-        uses.append((Setting("sep", ";"), " or another character if the columns have another delimiter"))
-    for setting in ("one_hot", "label_column", "ids", "drop"):
-        if setting == "ids" and has_names:  # the column of row names would be the next one to refuse
-            continue
-        helped = [tally.name for tally in tallies if setting in _settings(tally)]
-        most = _COLUMNS if setting == "one_hot" else len(helped) if setting == "drop" else 1
-        if helped:
-            uses.append(use(setting, helped, most))
-    return Finding(text, tuple(uses), tuple(names), best=len(uses) - 1, by_hand=by_hand)
+    return text
 
 
 def _are_names(tally: Tally) -> bool:
@@ -134,14 +134,15 @@ def _is_prose(tally: Tally) -> bool:
     return len(tally.examples) > 0 and all(len(text.split()) >= PROSE for text in tally.examples)
 
 
-def _settings(tally: Tally) -> tuple[str, ...]:
+def _settings(tally: Tally, has_names: bool) -> tuple[str, ...]:
     all_differ = not tally.repeats and tally.n_missing == 0
+    ids = () if has_names else ("ids",)  # the column of row names would be the next one to refuse
     if tally.place == 0 and _are_names(tally):
-        return ("ids", "drop")
+        return (*ids, "drop")
     if tally.kind == "date" or (all_differ and tally.n_filled >= FEW):
-        return ("ids", "drop") if all_differ else ("drop",)
+        return (*ids, "drop") if all_differ else ("drop",)
     one_hot = () if _is_prose(tally) else ("one_hot",)
-    return *one_hot, "ids" if all_differ else "label_column", "drop"
+    return *one_hot, *(ids if all_differ else ("label_column",)), "drop"
 
 
 def of_numbers(tallies: Sequence[Tally], choices: Choices, *, used: bool = True) -> Iterator[Finding]:

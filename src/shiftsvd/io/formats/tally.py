@@ -283,7 +283,7 @@ class Tally:
 
     @property
     def n_texts(self) -> int:
-        return sum(each.count for each in self.texts.values())
+        return _total(self.texts.values())
 
     @property
     def is_text(self) -> bool:
@@ -364,7 +364,7 @@ class Tally:
         if self.texts:
             yield self._of_texts(column, proven)
         if self.units:
-            yield from self._of_units(column)
+            yield self._of_units(column)
         unclear = self.unclear or (self.grouped if self._may_be_grouped else None)
         if unclear is not None and self.decimal not in proven:
             yield self._of_unclear(column, unclear)
@@ -384,7 +384,7 @@ class Tally:
         is_open = self.decimal not in proven or (self.choices.decimal is not None and not self.proven)
         if is_open and self._fit_other_decimal(self.texts):
             return Finding(text, (self.other_decimal, *self._drop), (self.name,))
-        cells = f"{'this cell' if self.n_texts == 1 else 'these cells'} in the file"
+        cells = f"{_cells(self.n_texts)} in the file"
         by_hand = f"correct {cells}" if self.is_needed else ""
         if self._fit_other_decimal(self.texts):
             by_hand = f"write {cells} {self._as_others}"
@@ -408,26 +408,28 @@ class Tally:
     def _fit_other_decimal(self, cells: Iterable[str]) -> bool:
         return all(number(cell, OTHER[self.decimal]) is not None for cell in cells)
 
-    def _of_units(self, column: str) -> Iterator[Finding]:
-        unit, header = self.unit(), self.header_unit
-        n_plain = self.n_numbers - sum(each.count for each in self.units.values())
-        is_factor = unit in FACTORS and n_plain > 0 and header != unit
-        wrong = [name for name in self.units if name != unit or is_factor or (header and name != header)]
+    def _of_units(self, column: str) -> Finding:
+        unit = self.unit()
+        wanted = self.header_unit or unit
+        n_plain = self.n_numbers - _total(self.units.values())
+        is_factor = unit in FACTORS and n_plain > 0 and self.header_unit != unit
+        wrong = [seen for name, seen in self.units.items() if name != unit or is_factor or wanted != unit]
         if not wrong:
             n = self.units[unit].count
             removed = f"{column}: {plural(n, 'cell')} with the unit {unit!r}, such as {self.units[unit]}"
-            yield Finding(f"{removed}, {are(n)} read as plain numbers.", columns=(self.name,), is_error=False)
-            return
-        is_alone = bool(header) and header not in self.units and not n_plain
-        have = "the header has" if is_alone else "other cells have"
-        others = f"{have} {FACTORS[unit] if is_factor else repr(header or unit)}"
-        shown, n = few((self.units[name] for name in wrong), 2), sum(self.units[name].count for name in wrong)
-        text = f"{column} has {plural(n, 'cell')} in another unit: {shown}; {others}."
-        by_hand = f"convert {'this cell' if n == 1 else 'these cells'} in the file"
-        if unit == "%" and is_factor and (percentage := number(self.units[unit].text, self.decimal)):
-            by_hand += f" (to {percentage.value / 100:g} if the others are shares)"
-        uses = self._missing_or_drop(sorted({each for name in wrong for each in self.units[name].texts}))
-        yield Finding(text, uses, (self.name,), by_hand=by_hand)
+            return Finding(f"{removed}, {are(n)} read as plain numbers.", columns=(self.name,), is_error=False)
+        n = _total(wrong)
+        have = "the header has" if wanted != unit and not n_plain else "other cells have"
+        others = f"{have} {FACTORS[unit] if is_factor else repr(wanted)}"
+        text = f"{column} has {plural(n, 'cell')} in another unit: {few(wrong, 2)}; {others}."
+        by_hand = f"convert {_cells(n)} in the file{self._as_share if is_factor and unit == '%' else ''}"
+        uses = self._missing_or_drop(sorted(set[str]().union(*(each.texts for each in wrong))))
+        return Finding(text, uses, (self.name,), by_hand=by_hand)
+
+    @property
+    def _as_share(self) -> str:
+        percentage = number(self.units["%"].text, self.decimal) or Number(0)
+        return f" (to {percentage.value / 100:g} if the others are shares)"
 
     def _of_unclear(self, column: str, seen: Seen) -> Finding:
         mark, other = (",", ".") if "," in seen.text else (".", ",")
@@ -446,13 +448,13 @@ class Tally:
         text = (
             f"{column}: {seen} may mean {decimal.value:g} or {1000 * decimal.value:g}; all other numbers are below 100."
         )
-        by_hand = f"write {'this cell' if seen.count == 1 else 'these cells'} in the file {self._as_others}"
+        by_hand = f"write {_cells(seen.count)} in the file {self._as_others}"
         return Finding(
             text, ((Setting("decimal", ","), " for the second"),), (self.name,), by_hand=by_hand, applies=False
         )
 
     def _of_limits(self, column: str) -> Finding:
-        n = sum(each.count for each in self.limits.values())
+        n = _total(self.limits.values())
         shown, half = few(self.limits.values()), self.choices.censored == "half" and "<" in self.limits
         how = "half of their limit is used" if half else "they are missing values by default"
         uses = () if half or "<" not in self.limits else ((Setting("censored", "half"), " for half of the limit"),)
@@ -479,6 +481,14 @@ class Tally:
             return self._drop
         as_missing = f" to read {'it as a missing value' if len(cells) == 1 else 'them as missing values'}"
         return (Setting("na", cells[0] if len(cells) == 1 else list(cells)), as_missing), *self._drop
+
+
+def _total(seen: Iterable[Seen]) -> int:
+    return sum(each.count for each in seen)
+
+
+def _cells(count: int) -> str:
+    return "this cell" if count == 1 else "these cells"
 
 
 def _first_repeated(texts: Sequence[str], before: set[Any]) -> str:

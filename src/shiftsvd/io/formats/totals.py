@@ -58,12 +58,7 @@ def _is_sign(label: str) -> bool:  # such as the * and ** of SAP
 
 
 def rows_of_totals(
-    labels: Any,
-    seen: set[str],
-    *,
-    is_first: bool = True,
-    is_end: bool = False,
-    possible: dict[int, str] | None = None,
+    labels: Any, seen: set[str], *, possible: dict[int, str], is_first: bool = True, is_end: bool = False
 ) -> dict[int, str]:
     """Return the places and texts of labels such as Total in a column of texts; `is_end` if the last row is the end.
 
@@ -72,26 +67,40 @@ def rows_of_totals(
     if numbers_of(labels) is labels:
         return {}
     texts = filled(as_texts(labels), strings([""]))
-    there = np.flatnonzero(as_numpy(pc.match_substring_regex(texts, _CANDIDATE, ignore_case=True)))
-    if possible is not None and is_first and 0 < texts.null_count <= _BLANK:
+    there = np.flatnonzero(as_numpy(pc.match_substring_regex(texts, _CANDIDATE, ignore_case=True))).tolist()
+    if is_first and 0 < texts.null_count <= _BLANK:
         possible.update(dict.fromkeys(np.flatnonzero(as_numpy(texts.is_null())).tolist(), ""))
-    if not len(there):
+    if not there:
         return {}
-    groups, found = set(texts.unique().to_pylist()), {int(i): texts[int(i)].as_py() for i in there}
+    groups, found = set(texts.unique().to_pylist()), dict(zip(there, texts.take(there).to_pylist(), strict=True))
     totals = {i for i, label in found.items() if _is_sum(label, groups)}
-    others = {i: label for i, label in found.items() if i not in totals}
-    if possible is not None:
-        possible.update({i: label for i, label in others.items() if _OF_GROUP.fullmatch(label) or _is_sign(label)})
-    statistics = [i for i, label in others.items() if _STATISTIC.fullmatch(label)]
-    totals.update(statistics if is_first else ())
-    short = sorted({*statistics, *(i for i, label in others.items() if _SHORT.fullmatch(label))} - totals)
-    for i in (*short, *reversed(short)):
-        is_last = is_end and i == len(texts) - 1 and found[i] not in seen and list(found.values()).count(found[i]) == 1
-        is_last &= not _is_sign(found[i]) or i - 1 in short  # a lone * may mark a sample
-        if {i - 1, i + 1} & totals or is_last:
-            totals.add(i)
+    others = {i: found[i] for i in sorted(found.keys() - totals)}
+    possible.update({i: label for i, label in others.items() if _OF_GROUP.fullmatch(label) or _is_sign(label)})
+    statistics, brief = _places(_STATISTIC, others), _places(_SHORT, others)
+    if is_first:
+        totals |= statistics
+    brief = (brief | statistics) - totals
+    if is_end and _is_new(len(texts) - 1, found, brief, seen):
+        totals.add(len(texts) - 1)
     seen.update(found.values())
-    return {i: found[i] for i in sorted(totals)}
+    return {i: found[i] for i in sorted(_with_neighbours(totals, sorted(brief)))}
+
+
+def _places(pattern: re.Pattern[str], labels: dict[int, str]) -> set[int]:
+    return {i for i, label in labels.items() if pattern.fullmatch(label)}
+
+
+def _is_new(last: int, found: dict[int, str], brief: set[int], seen: set[str]) -> bool:
+    if last not in brief or found[last] in seen or list(found.values()).count(found[last]) > 1:
+        return False
+    return not _is_sign(found[last]) or last - 1 in brief  # a lone * may mark a sample
+
+
+def _with_neighbours(totals: set[int], brief: list[int]) -> set[int]:
+    for i in (*brief, *reversed(brief)):
+        if {i - 1, i + 1} & totals:
+            totals.add(i)
+    return totals
 
 
 def holds_sums(row: npt.NDArray[np.float64], sums: npt.NDArray[np.float64]) -> bool:
