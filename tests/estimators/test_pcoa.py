@@ -257,3 +257,9 @@ def test_equals_scikit_bio(n):
 @parametrize_with_checks([ss.PCoA(n_components=2), ss.PCoA(n_components=2, metric="euclidean")])
 def test_every_check_of_scikit_learn_passes(estimator, check):
     check(estimator)
+
+
+def test_small_distances_take_one_pass_and_that_of_their_means():
+    S = Counting(Minimal(metric(40) ** 2))
+    pcoa = ss.PCoA(4).fit(S)
+    assert pcoa.n_passes_ + 1 == len(S.calls)

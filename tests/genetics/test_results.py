@@ -93,6 +93,8 @@ def test_a_projected_sample_with_too_few_genotypes_has_no_scores(tmp_path: Path)
     told = done("fit", bed, "-k", 2, "--unrelated", 0.3, "-o", out)
     assert "the scores of 1 sample with too few variants of the model are NaN" in told.stderr
     assert np.isnan(numbers(f"{out}.eigenvec", slice(2, 4))).any(axis=1).nonzero()[0].tolist() == [7]
+    told = done("transform", out / "model.safetensors", bed, "-o", tmp_path / "scores.csv")
+    assert "the scores of 1 sample with too few variants of the model are NaN" in told.stderr
     with pytest.warns(UserWarning, match="the scores of 1 sample"):
         found = pca(bed, 2, unrelated=0.3)
     assert np.isnan(found.eigenvectors).any(axis=1).nonzero()[0].tolist() == [7]

@@ -16,6 +16,7 @@ from shiftsvd.backends.files import DiskRows
 from shiftsvd.backends.source import RowSource
 from shiftsvd.io import open_matrix
 from shiftsvd.io.opening import read_file
+from shiftsvd.io.storage.tree import CsrRows
 from tests.support.chunked import (
     CELLS,
     CHUNKED,
@@ -125,6 +126,8 @@ def test_a_source_gives_the_same_rows_however_it_is_cut(tmp_path: Path, case: Ca
         assert edges[0] == 0
         assert edges[-1] == source.shape[0]
         assert all(lo < hi for lo, hi in pairwise(edges))
+        if isinstance(source, CsrRows):
+            assert all(n_bytes_of(source.read(lo, hi - 1)) <= n_bytes for lo, hi in pairwise(edges) if hi - lo > 1)
         with ThreadPoolExecutor(4) as pool:
             blocks = list(pool.map(lambda rows: dense(source.read(*rows)), pairwise(edges)))
         np.testing.assert_array_equal(np.concatenate(blocks), whole)
@@ -170,6 +173,10 @@ def test_long_metadata_of_zarr_are_held_against_the_limit_before_they_are_parsed
     open_matrix(path, memory_limit="20MB")
     with pytest.raises(ValueError, match=r"its metadata would take about 9\.61 MB"):
         open_matrix(path, memory_limit="8MB")
+
+
+def n_bytes_of(X: Any) -> int:
+    return int(X.data.nbytes + 4 * X.nnz + 8 * X.shape[0])
 
 
 def dense(X: Any) -> np.ndarray:

@@ -14,6 +14,7 @@ from scipy.stats import rankdata
 import shiftsvd as ss
 from shiftsvd.backends.files import DiskRows
 from shiftsvd.backends.source import RowSource
+from shiftsvd.numerics.entrywise import Change
 from shiftsvd.transforms.base import zeros_of
 from shiftsvd.transforms.chains import apply_all, learn_all
 from shiftsvd.transforms.ranks import first_not_below
@@ -417,3 +418,10 @@ def test_what_zeros_are_known_to_is_told_where_all_digits_were_computed():
     exact = np.linalg.svd(pearson(100.0)(X, X), compute_uv=False)[:5]
     assert (np.abs(F.S - exact) / exact <= F.info.value_errors + 100 * EPS).all()
     assert F.info.converged is None
+
+
+def test_zeros_that_must_be_stored_are_counted() -> None:
+    rng = np.random.default_rng(0)
+    R, C = rng.lognormal(0, 2, (30, 2)), rng.lognormal(0, 2, (40, 2))
+    change = Change(lambda x, r, c: x, R, C, dtype=np.float64, more=(1, 0))
+    assert change.n_more() == int((np.outer(R[:, 1], C[:, 0]) > 1).sum())

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from sklearn import decomposition
 
 import shiftsvd as ss
 from shiftsvd.runs.messages import Notice
@@ -261,3 +262,12 @@ def test_land_of_a_fill_value_that_no_attribute_names_is_told(fill: float) -> No
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         pca(da.fillna(270.0), 2)
+
+
+def test_the_variance_of_the_noise_is_that_of_the_filled_field() -> None:
+    da = with_gaps(monthly(), 0.2)
+    eofs = pca(da, 3, missing="mean")
+    X = in_columns(da)
+    filled = np.where(np.isnan(X), np.nanmean(X, axis=0), X)
+    exact = decomposition.PCA(3, svd_solver="full").fit(filled).noise_variance_
+    assert eofs.attrs["noise_variance"] == pytest.approx(exact, rel=1e-6)

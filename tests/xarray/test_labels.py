@@ -139,3 +139,12 @@ def test_times_that_are_numbers_are_refused_where_dates_are_needed(units: str) -
     text = da.assign_coords(time=da.time.dt.strftime("%Y-%m").values)
     with pytest.raises(ValueError, match=r"time holds no dates that xarray decodes \("):
         pca(text, 2, groups="time.month")
+
+
+def test_a_grid_moved_by_one_cell_is_refused() -> None:
+    da = monthly()
+    eofs = pca(da, 2)
+    for name in ("lat", "lon"):
+        step = float(da[name][1] - da[name][0])
+        with pytest.raises(ValueError, match=f"da must have the labels of the components along {name}"):
+            project(eofs, da.assign_coords({name: da[name] + step / (1 if name == "lat" else 2)}))
