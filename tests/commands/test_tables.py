@@ -304,8 +304,9 @@ def test_numbers_are_read_beside_signs_and_a_line_says_so(cell: str, line: str, 
     assert not line or f"column {'abc'[column]!r}: {line}" in told
 
 
-def test_a_row_of_units_is_refused_as_what_it_is(tmp_path: Path) -> None:
-    (tmp_path / "t.csv").write_text("a,b\nkg,m/s\n" + "".join(f"{i},{i * i}\n" for i in range(20)))
+@pytest.mark.parametrize("header", ["a,b", "2001,2002"])
+def test_a_row_of_units_is_refused_as_what_it_is(header: str, tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text(f"{header}\nkg,m/s\n" + "".join(f"{i},{i * i}\n" for i in range(20)))
     told = invoke("fit", tmp_path / "t.csv").stderr
     assert "the row below the header holds labels or units, not numbers. Use --comment kg,m/s to skip it" in told
     done("fit", tmp_path / "t.csv", "--comment", "kg,m/s")
