@@ -10,7 +10,7 @@ from scipy import linalg
 
 from shiftsvd.numerics.bounds import BEYOND, NEIGHBOURS, TINY, CountBound, Ritz, proves, value_bounds
 from shiftsvd.numerics.moments import Vector
-from shiftsvd.numerics.orth import inner, orth, qr, subtract_product, times
+from shiftsvd.numerics.orth import inner, orth, qr, r_factor, subtract_product, times
 from shiftsvd.operators import Panel
 from shiftsvd.solvers.constants import EPS, EXACT_SIDE, LEAST_COLUMNS, PROBABILITY, PROBES, REPEAT_BELOW, USUAL_BLOCK
 from shiftsvd.solvers.hermitian import VectorLanczos
@@ -65,7 +65,8 @@ def leading_of_all(
 def family_bytes(k: int, n: int, tol: float, n_alphas: int) -> int:
     """Predict the memory of `leading_of_all`: the basis, twice while it is copied, products, and the vectors."""
     b = TOGETHER * USUAL_BLOCK if n_alphas > 1 else USUAL_BLOCK
-    return 8 * n * (2 * columns_of(VectorLanczos(tol), k, n, n_alphas) + 4 * b + (n_alphas + 3) * k)
+    copies = 8 if n_alphas > 1 and n <= EXACT_SIDE else 2  # `multiply_all` has both matrices three times
+    return 8 * n * (copies * columns_of(VectorLanczos(tol), k, n, n_alphas) + 4 * b + (n_alphas + 3) * k)
 
 
 @dataclass(eq=False)
@@ -487,7 +488,7 @@ class Family:
         R -= Z @ (Z.T @ R)
         noise = self.noise(i, self.ritz(i)[0].theta)
         # Bounds need the products of residuals alone, which a triangle has, too.
-        E = np.linalg.qr(np.vstack([R, C @ V]), mode="r")
+        E = r_factor(np.vstack([R, C @ V]))
         return Ritz(theta, E, min(self.k, len(theta)), noise)
 
     def probe(self, plan: Plan) -> ProbeChain:
@@ -543,4 +544,4 @@ def columns_of(criterion: VectorLanczos, k: int, n: int, n_alphas: int) -> int:
         return n
     if n_alphas == 1:
         return criterion.basis_columns(k, n)
-    return min(3 * criterion.basis_columns(k * min(n_alphas, SHARED), n), n)
+    return min(3 * criterion.basis_columns(k * min(n_alphas, SHARED), n) // 2, n)
