@@ -61,7 +61,9 @@ def test_components_are_those_of_the_difference_of_covariances(kind: str, alpha:
 
 @pytest.mark.filterwarnings("ignore:Component")
 @pytest.mark.parametrize("kind", ["dense", "shared", "same", "low rank", "wide"])
-def test_a_path_holds_its_bounds_for_every_alpha(kind: str) -> None:
+@pytest.mark.parametrize("exact_side", [0, 1000])
+def test_a_path_holds_its_bounds_for_every_alpha(kind: str, exact_side: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pencil, "EXACT_SIDE", exact_side)
     rng, n, alphas = np.random.default_rng(3), 100, [2.0, 0.0, 0.1, 40.0, 2.0, 7.5]
     X, B = rng.standard_normal((200, n)), rng.standard_normal((400, n))
     if kind == "shared":
@@ -106,6 +108,7 @@ def test_more_components_than_one_block_of_products_finds(kind: str) -> None:
 @pytest.mark.filterwarnings("ignore:Component")
 def test_restarts_keep_residuals_of_a_target_far_smaller_than_the_background(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(pencil, "columns_of", lambda *_: 80)
+    monkeypatch.setattr(pencil, "EXACT_SIDE", 0)
     rng, n = np.random.default_rng(1), 150
     X, B = (rng.standard_normal((300, n)) * rng.permutation(0.98 ** np.arange(n)) * size for size in (1e-4, 1e3))
     estimator = ss.ContrastivePCA(3, max_passes=8, random_state=0)
@@ -115,7 +118,11 @@ def test_restarts_keep_residuals_of_a_target_far_smaller_than_the_background(mon
         assert np.all(errors <= model.eigenvalue_errors_)
 
 
-def test_twenty_alphas_take_at_most_three_times_the_passes_of_one() -> None:
+@pytest.mark.parametrize("exact_side", [0, 1000])
+def test_twenty_alphas_take_at_most_three_times_the_passes_of_one(
+    exact_side: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pencil, "EXACT_SIDE", exact_side)
     rng, n = np.random.default_rng(4), 400
     scales = 30 * 0.8 ** np.arange(40)
     V = np.linalg.qr(rng.standard_normal((n, 40)))[0].T
@@ -124,6 +131,17 @@ def test_twenty_alphas_take_at_most_three_times_the_passes_of_one() -> None:
     assert all(model.converged_ for model in path)
     one = ss.ContrastivePCA(5, alpha=path[10].alpha, random_state=0).fit(X, background=B)
     assert path[0].n_passes_ <= 3 * one.n_passes_
+
+
+def test_a_path_of_few_features_multiplies_all_unit_vectors_once() -> None:
+    X, B = RNG.standard_normal((400, 300)), RNG.standard_normal((400, 300))
+    alphas = np.geomspace(0.01, 100, 20)
+    path = ss.ContrastivePCA(5, random_state=0).path(X, background=B, alphas=alphas)
+    assert path[0].n_passes_ == 1 + 3  # the moments, and three blocks of at most 128 vectors
+    for model in path:
+        values = np.linalg.eigvalsh(covariance(X) - model.alpha * covariance(B))[::-1][:5]
+        assert model.converged_
+        assert np.all(np.abs(model.eigenvalues_ - values) <= model.eigenvalue_errors_ + 1e-13 * (1 + model.alpha))
 
 
 @pytest.mark.filterwarnings("ignore:Component")
@@ -326,6 +344,7 @@ def test_few_passes_give_all_components_unconverged() -> None:
 
 def test_plans_of_a_later_pass_hold_after_a_missed_vector(monkeypatch: pytest.MonkeyPatch) -> None:
     found = [1]  # vectors that the first probe finds
+    monkeypatch.setattr(pencil, "EXACT_SIDE", 0)
     monkeypatch.setattr(pencil, "AT_ONCE", 1)
     monkeypatch.setattr(pencil, "columns_of", lambda *_: 100)
     monkeypatch.setattr(
@@ -342,6 +361,7 @@ def test_a_failure_of_lapack_is_repaired(monkeypatch: pytest.MonkeyPatch) -> Non
     def fail(*_: Any, **__: Any) -> None:
         raise np.linalg.LinAlgError("SVD did not converge")
 
+    monkeypatch.setattr(pencil, "EXACT_SIDE", 0)
     X, B = pair("dense", np.random.default_rng(6))
     X, B = np.hstack([X] * 6) + RNG.standard_normal((120, 120)), np.hstack([B] * 6)
     expected = ss.ContrastivePCA(2, random_state=0).path(X, background=B, alphas=[0.0, 1.0, 9.0])

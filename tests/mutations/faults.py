@@ -1602,8 +1602,8 @@ FAULTS = (
     fault(
         "values of a Hermitian matrix that may have been missed",
         "solvers/hermitian.py",
-        "converged = self.converged(ritz, proven) and self.complete(ritz, proven)",
-        "converged = self.converged(ritz, proven)",
+        "converged = self.converged(ritz, found[2]) and self.complete(ritz, proven)",
+        "converged = self.converged(ritz, found[2])",
         "estimators/test_pcoa.py",
         "estimators/test_graphs.py",
         "solvers",

@@ -183,6 +183,12 @@ class ContrastivePCA(Components):
         ------
         ValueError
             As `fit`.
+
+        Notes
+        -----
+        For at most 1,000 features, all unit vectors are multiplied, and the pairs of all alphas are exact up to
+        rounding. For more features the fits share passes, not time: vectors are made orthogonal to a basis that is
+        larger than those of separate fits, which may take less time if products are fast and hundreds are needed.
         """
         if isinstance(alphas, str) or not np.iterable(alphas) or not len(alphas := list(alphas)):
             raise refuse("alphas", "be a sequence of numbers", alphas)

@@ -94,8 +94,9 @@ class HermitianLanczos:
             lowest = min(lowest, float(pairs.theta[-1]))
             if F.epoch == first_epoch and not proven.n_probes:
                 negative = _negative(ritz, pairs.Z, F)
-            converged = self.converged(ritz, proven)
-            if np.all(self.errors(ritz, proven) < 1):
+            errors = self.errors(ritz, proven)
+            converged = self.converged(ritz, errors)
+            if np.all(errors < 1):
                 budget.max_passes = max(budget.max_passes, self.longest)
             if cannot_step(G, F):
                 return ritz, Stop.SPENT
@@ -108,7 +109,7 @@ class HermitianLanczos:
             proven = prove(G, F, ritz, needs, proven).proven
             steps = int(proven.needs_probe(self.needs(ritz, proven)))
         found = ritz.theta[:k], F.vectors(k), self.errors(ritz, proven)
-        converged = self.converged(ritz, proven) and self.complete(ritz, proven)
+        converged = self.converged(ritz, found[2]) and self.complete(ritz, proven)
         known, spent = proven.limit(k), outcome is Stop.SPENT and F.size < n
         rest, starts = ritz.theta[k:], self.starts(ritz)
         return Eigenpairs(*found, converged, budget.n_passes, negative, lowest, rest, known, spent, starts)
@@ -141,8 +142,8 @@ class HermitianLanczos:
             return relative
         return max(relative, MISSED_TOL * float(np.abs(ritz.theta).max()))
 
-    def converged(self, ritz: Ritz, proven: Proven) -> bool:
-        return bool(np.all((self.errors(ritz, proven) <= self.tol) | self._at_rounding(ritz)))
+    def converged(self, ritz: Ritz, errors: Vector) -> bool:
+        return bool(np.all((errors <= self.tol) | self._at_rounding(ritz)))
 
     def _at_rounding(self, ritz: Ritz) -> NDArray[np.bool_]:
         return np.asarray(ritz.r[: ritz.k] <= ritz.noise)

@@ -6,11 +6,11 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.random import Generator
-from scipy.linalg import qr, svd
+from scipy import linalg
 
 from shiftsvd.numerics.bounds import BEYOND, NEIGHBOURS, TINY, CountBound, Ritz, proves, value_bounds
 from shiftsvd.numerics.moments import Vector
-from shiftsvd.numerics.orth import inner, orth, subtract_product, times
+from shiftsvd.numerics.orth import inner, orth, qr, r_factor, subtract_product, times
 from shiftsvd.operators import Panel
 from shiftsvd.solvers.constants import EPS, EXACT_SIDE, LEAST_COLUMNS, PROBABILITY, PROBES, REPEAT_BELOW, USUAL_BLOCK
 from shiftsvd.solvers.hermitian import VectorLanczos
@@ -65,7 +65,8 @@ def leading_of_all(
 def family_bytes(k: int, n: int, tol: float, n_alphas: int) -> int:
     """Predict the memory of `leading_of_all`: the basis, twice while it is copied, products, and the vectors."""
     b = TOGETHER * USUAL_BLOCK if n_alphas > 1 else USUAL_BLOCK
-    return 8 * n * (2 * columns_of(VectorLanczos(tol), k, n, n_alphas) + 4 * b + (n_alphas + 3) * k)
+    copies = 8 if n_alphas > 1 and n <= EXACT_SIDE else 2  # `multiply_all` has both matrices three times
+    return 8 * n * (copies * columns_of(VectorLanczos(tol), k, n, n_alphas) + 4 * b + (n_alphas + 3) * k)
 
 
 @dataclass(eq=False)
@@ -77,85 +78,114 @@ class Basis:
     """
 
     mix: Panel  # of shape (matrices, 2)
-    S: Panel
+    V: Panel  # the columns of Q, those of S, of which it has none but S at first, and room for more
     outside: Panel  # orthonormal columns that are projected out of all products
-    Q: Panel = field(init=False)
+    size: int = 0  # columns of Q
+    end: int = field(init=False)  # columns of Q and S
     H: Panel = field(init=False)  # of shape (2, N, N): A and B projected
     C: Panel = field(init=False)  # of shape (matrices, width of S, N)
 
     def __post_init__(self) -> None:
-        self.Q, self.H = self.S[:, :0], np.zeros((2, 0, 0))
-        self.C = np.zeros((len(self.mix), self.S.shape[1], 0))
+        self.V, self.end, self.H = np.asfortranarray(self.V), self.V.shape[1], np.zeros((2, 0, 0))
+        self.C = np.zeros((len(self.mix), self.end, 0))
 
     @property
-    def size(self) -> int:
-        return int(self.Q.shape[1])
+    def Q(self) -> Panel:
+        return self.V[:, : self.size]
+
+    @property
+    def S(self) -> Panel:
+        return self.V[:, self.size : self.end]
+
+    @property
+    def all(self) -> Panel:
+        return self.V[:, : self.end]
 
     def turn(self, G: Panel) -> None:
-        """Let the first columns of S span those of ``S G``."""
-        if G.shape[1] < self.S.shape[1]:
-            X = qr(G)[0]
-            self.S, self.C = times(self.S, X), X.T @ self.C
+        """Let the first columns of S span the orthonormal columns of ``S G``, by a reflector ``I - Y K Y^T``."""
+        b = G.shape[1]
+        P, s, Zh = linalg.svd(G[:b])
+        Y = G @ (P @ Zh).T
+        Y[:b] += np.eye(b)
+        K = P / (1 + s) @ P.T
+        subtract_product(self.S, times(self.S, Y @ K), Y.T)
+        self.C -= Y @ (K @ (Y.T @ self.C))
 
     def extend(self, products: Sequence[Panel]) -> None:
         """Move the first columns of S to Q, given the products of A and B with them."""
         b, old = products[0].shape[1], self.size
-        self.Q, self.S = np.hstack([self.Q, self.S[:, :b]]), self.S[:, b:]
-        H = np.zeros((2, old + b, old + b))
-        H[:, :old, :old] = self.H
-        for X, product in zip(H, products, strict=True):
-            X[:, old:] = inner(self.Q, product)
-            X[old:, :old] = X[:old, old:].T
-            X[old:, old:] = (X[old:, old:] + X[old:, old:].T) / 2
-        self.H = H
-        C = np.pad(self.C[:, b:], ((0, 0), (0, 0), (0, b)))
-        for i, weights in enumerate(self.mix):
-            W = weights[0] * products[0] + weights[1] * products[1]
-            scale = float(np.sqrt(np.max(np.sum(W * W, axis=0), initial=0)))
-            inside = self._project(W)
-            new, R = self._orthonormal(W, scale)
-            self.S = np.hstack([self.S, new])
-            C = np.pad(C, ((0, 0), (0, new.shape[1]), (0, 0)))
-            C[i, :, old:] = np.vstack([inside, R])
-        self.C = C
+        self.size += b
+        forms = np.stack([inner(self.all, product) for product in products])
+        self.H = np.pad(self.H, ((0, 0), (0, b), (0, b)))
+        self.H[:, :, old:] = forms[:, : self.size]
+        self.H[:, old:] = self.H[:, :, old:].swapaxes(1, 2)
+        self.H[:, old:, old:] = (forms[:, old : self.size] + self.H[:, old:, old:]) / 2
+        W = [weights[0] * products[0] + weights[1] * products[1] for weights in self.mix]
+        # Powers of two: target and background may differ by orders of magnitude.
+        scales = np.exp2(np.frexp([np.sqrt(np.max(np.sum(X * X, axis=0), initial=0)) for X in W])[1])
+        all_scales = np.repeat(scales, b)
+        G = np.hstack([*np.tensordot(self.mix, forms, 1)]) / all_scales
+        W = np.hstack(W) / all_scales
+        inside = self._project(W, G)
+        C = np.vstack([inside, self._append(W)]) * all_scales
+        before, self.C = self.C[:, b:], np.zeros((len(self.mix), len(C), self.size))
+        self.C[:, : before.shape[1], :old] = before
+        self.C[:, :, old:] = C.reshape(len(C), len(self.mix), b).swapaxes(0, 1)
 
-    def _project(self, W: Panel) -> Panel:
-        """Project W orthogonally to Q, S and `outside`, and return its coefficients along S."""
-        inside = np.zeros((self.S.shape[1], W.shape[1]))
-        for _ in range(2):
-            for X in (self.outside, self.Q):
-                subtract_product(W, X, inner(X, W))
-            coefficients = inner(self.S, W)
-            subtract_product(W, self.S, coefficients)
-            inside += coefficients
-        return inside
+    def _project(self, W: Panel, first: Panel | None = None) -> Panel:
+        """Project W orthogonally to Q, S and `outside`, and return its coefficients along S.
 
-    def _orthonormal(self, W: Panel, scale: float) -> tuple[Panel, Panel]:
-        """Return Q and R of ``W = Q R`` without columns that are rounding errors of products of length `scale`."""
-        X, R, order = qr(W, mode="economic", pivoting=True, check_finite=False)
-        count = min(int(np.count_nonzero(np.abs(np.diagonal(R)) > 4 * EPS * scale)), self._free())
-        X, R = X[:, :count], R[:count, np.argsort(order)]
-        if count and abs(R[count - 1, order[count - 1]]) < REPEAT_BELOW * scale:
+        `first` are the coefficients of W along Q and S.
+        """
+        total = np.zeros((self.end, W.shape[1]))
+        for G in (first, None):
+            subtract_product(W, self.outside, inner(self.outside, W))
+            G = inner(self.all, W) if G is None else G
+            subtract_product(W, self.all, G)
+            total += G
+        return total[self.size :]
+
+    def _append(self, W: Panel) -> Panel:
+        """Append X of ``W = X R`` to S, without columns that are rounding errors of columns of length 1; return R."""
+        X, R = qr(W)
+        Z, R, order = linalg.qr(R, pivoting=True)
+        lengths, R = np.abs(np.diagonal(R)), R[:, np.argsort(order)]
+        count = min(int(np.count_nonzero(lengths > 4 * EPS)), self._free())
+        strong = min(int(np.count_nonzero(lengths >= REPEAT_BELOW)), count)
+        self._store(times(X, Z[:, :strong]))
+        if strong < count:
             # Short columns have lost digits of their orthogonality.
+            X = times(X, Z[:, strong:count])
             self._project(X)
-            X, again = qr(X, mode="economic", check_finite=False)
-            R = again @ R
-        return X, R
+            X, again = qr(X)
+            self._store(X)
+            R[strong:count] = again @ R[strong:count]
+        return R[:count]
+
+    def _store(self, X: Panel) -> None:
+        before, self.end = self.end, self.end + X.shape[1]
+        if self.end > self.V.shape[1]:
+            V = np.empty((len(self.V), 2 * self.end), order="F")  # the system provides memory when it is written
+            V[:, :before] = self.V[:, :before]
+            self.V = V
+        self.V[:, before : self.end] = X
 
     def _free(self) -> int:
-        return len(self.Q) - sum(int(X.shape[1]) for X in (self.Q, self.S, self.outside))
+        return len(self.V) - self.end - int(self.outside.shape[1])
 
-    def adopt(self, X: Panel) -> None:
-        """Put the part of X that is orthogonal to the basis at the front of S."""
+    def adopt(self, X: Panel) -> int:
+        """Put the part of X that is orthogonal to the basis at the front of S, and return its rank."""
         X = np.array(X, order="F")
         self._project(X)
-        X = self._orthonormal(X, 1.0)[0]
-        self.S, self.C = np.hstack([X, self.S]), np.pad(self.C, ((0, 0), (X.shape[1], 0), (0, 0)))
+        found = len(self._append(X))
+        self.S[:] = np.roll(self.S, found, axis=1)
+        self.C = np.pad(self.C, ((0, 0), (found, 0), (0, 0)))
+        return found
 
     def restart(self, Z: Panel) -> None:
         """Keep the columns of ``Q Z``; the rest of Q remains in S as far as residuals need it."""
         kept = Z.shape[1]
-        X = qr(Z)[0]
+        X = linalg.qr(Z)[0]
         projected = X.T @ self.H @ X
         parts = [
             np.vstack([(w @ projected.reshape(2, -1)).reshape(len(X), -1)[kept:, :kept], C @ X[:, :kept]])
@@ -164,12 +194,13 @@ class Basis:
         # Rounding errors are relative to each matrix; target and background may differ by orders of magnitude.
         scales = np.maximum(np.abs(self.mix) @ np.abs(projected).max(axis=(1, 2)), TINY)
         scaled = np.hstack([G / scale for G, scale in zip(parts, scales, strict=True)])
-        K, R, _ = qr(scaled, mode="economic", pivoting=True)
+        K, R, _ = linalg.qr(scaled, mode="economic", pivoting=True)
         K = K[:, : np.count_nonzero(np.abs(np.diagonal(R)) > 8 * len(X) * EPS)]
-        rest = np.hstack([self.Q, self.S])
-        self.S = times(rest, np.vstack([X[:, kept:] @ K[: len(X) - kept], K[len(X) - kept :]]))
-        self.Q, self.H = times(self.Q, X[:, :kept]), projected[:, :kept, :kept]
-        self.C = np.stack([K.T @ G for G in parts])
+        S = times(self.all, np.vstack([X[:, kept:] @ K[: len(X) - kept], K[len(X) - kept :]]))
+        self.V[:, :kept] = times(self.Q, X[:, :kept])
+        self.size, self.end = kept, kept
+        self._store(S)
+        self.H, self.C = projected[:, :kept, :kept], np.stack([K.T @ G for G in parts])
 
 
 class Plan(NamedTuple):
@@ -256,6 +287,9 @@ class Family:
 
     def solve(self) -> list[Member]:
         every = list(range(len(self.alphas)))
+        width = AT_ONCE * self.block
+        if len(every) > 1 and self.n <= EXACT_SIDE and -(-self.n // width) <= self.max_passes:
+            self.multiply_all(width)
         while True:
             self.converge()
             unproven = [i for i in every if not self.is_proven(i)]
@@ -266,6 +300,14 @@ class Family:
     @property
     def cannot_step(self) -> bool:
         return self.n_passes >= self.max_passes or self.basis.size == self.n
+
+    def multiply_all(self, width: int) -> None:
+        """Multiply all unit vectors, which takes fewer passes than the bases of most families."""
+        identity = np.eye(self.n)
+        products = [self.multiply(identity[:, lo : lo + width]) for lo in range(0, self.n, width)]
+        H = np.stack([np.hstack(each) for each in zip(*products, strict=True)])
+        basis = self.basis = Basis(self.basis.mix, identity, identity[:, :0], self.n)
+        basis.H, basis.C = (H + H.swapaxes(1, 2)) / 2, np.zeros((len(basis.mix), 0, self.n))
 
     # --- Ritz values --------------------------------------------------------------------------------------------------
 
@@ -282,10 +324,15 @@ class Family:
         return self.found[i]
 
     def _ritz(self, i: int) -> tuple[Ritz, Panel]:
-        theta, Z = np.linalg.eigh(self.H(i))
+        H, N = self.H(i), self.basis.size
+        if N < self.n:
+            theta, Z = np.linalg.eigh(H)
+            least, level = theta[0], np.inf
+        else:  # the pairs are exact
+            theta, Z = linalg.eigh(H, subset_by_index=[max(N - 2 * self.k - BEYOND, 0), N - 1], check_finite=False)
+            least, level = -np.linalg.norm(H), -np.inf
         theta, Z = theta[::-1], Z[:, ::-1]
-        noise = self.noise(i, theta)
-        level = -np.inf if self.basis.size == self.n else np.inf
+        noise = self.noise(i, np.append(theta, least))
         return Ritz(theta, self.C(i) @ Z, self.k, noise, level, self.proven(i).limit(self.k)), Z
 
     def proven(self, i: int) -> Proven:
@@ -324,9 +371,9 @@ class Family:
         if basis.size < k or not basis.size:
             return np.eye(basis.S.shape[1])
         ritz, _ = self.ritz(i)
-        errors, needs = self.criterion.errors(ritz, self.proven(i)), self.needs(i, ritz)
+        errors = self.criterion.errors(ritz, self.proven(i))
         short = basis.S.shape[1] > 0 and basis.size <= k
-        if not short and self.criterion.converged(ritz, self.proven(i)) and (not needs or self.plan([i])):
+        if not short and self.criterion.converged(ritz, errors) and (not self.needs(i, ritz) or self.plan([i])):
             return ritz.E[:, :0]
         if not short and not basis.S.shape[1]:
             return ritz.E[:, :0]
@@ -414,14 +461,13 @@ class Family:
             U, kept = self.union([Z[:, :count] for _, Z in pairs.values()])
             rest = U[:, kept:].T @ self.H(members[0]) @ U[:, kept:]
             whole, Z = kept == self.basis.size, U[:, :kept]
-            own = {i: (pairs[i][0] if whole else self.restricted(i, Z), needs[i]) for i in members}
             shown = np.linalg.eigvalsh(rest) if len(rest) else pairs[members[0]][0].theta[: k + BEYOND]
-            least = float(shown[-1])
-            if all(
-                proves(ritz, (wanted, mu), (mu + min(mu, least)) / 2)
-                for ritz, each in own.values()
-                for wanted, mu in each
-            ):
+            least, own = float(shown[-1]), {}
+            for i in reversed(members):  # the last, whose needs are farthest from the level, fails first
+                own[i] = (pairs[i][0] if whole else self.restricted(i, Z), needs[i])
+                if not all(proves(own[i][0], (wanted, mu), (mu + min(mu, least)) / 2) for wanted, mu in needs[i]):
+                    break
+            else:
                 return Plan(float(self.alphas[members[0]]), Z, own)
         return None
 
@@ -441,7 +487,9 @@ class Family:
         R = H @ V
         R -= Z @ (Z.T @ R)
         noise = self.noise(i, self.ritz(i)[0].theta)
-        return Ritz(theta, np.vstack([R, C @ V]), min(self.k, len(theta)), noise)
+        # Bounds need the products of residuals alone, which a triangle has, too.
+        E = r_factor(np.vstack([R, C @ V]))
+        return Ritz(theta, E, min(self.k, len(theta)), noise)
 
     def probe(self, plan: Plan) -> ProbeChain:
         self.n_probes += 1
@@ -454,10 +502,7 @@ class Family:
 
     def include(self, X: Panel) -> None:
         """Extend the basis by X."""
-        before = self.basis.S.shape[1]
-        if X.shape[1]:
-            self.basis.adopt(X)
-        if found := self.basis.S.shape[1] - before:
+        if X.shape[1] and (found := self.basis.adopt(X)):
             self.extend(found)
 
     def member(self, i: int) -> Member:
@@ -467,7 +512,7 @@ class Family:
         squares = (ritz.r[:k] + ritz.noise) ** 2
         limit = -np.inf if self.basis.size == self.n == k else proven.limit(k)
         errors = value_bounds(ritz.theta[:k], squares, k, limit) + ritz.noise
-        forms = np.einsum("pj,apq,qj->aj", Z[:, :k], self.basis.H, Z[:, :k])
+        forms = np.sum(Z[:, :k] * (self.basis.H @ Z[:, :k]), axis=1)
         converged = self.is_proven(i) and bool(np.all(sines <= self.criterion.tol))
         V = times(self.basis.Q, Z[:, :k])
         return Member(ritz.theta[:k].copy(), V, forms, errors, sines, converged, self.n_passes)
@@ -479,7 +524,7 @@ def left_vectors(X: Panel, full: bool) -> tuple[Panel, Vector]:
         U, s, _ = np.linalg.svd(X, full_matrices=full)
     except np.linalg.LinAlgError:
         # Divide and conquer (dgesdd) fails for some finite matrices, also in OpenBLAS 0.3.31.
-        U, s, _ = svd(X, full_matrices=full, lapack_driver="gesvd")
+        U, s, _ = linalg.svd(X, full_matrices=full, lapack_driver="gesvd")
     return U, s
 
 
@@ -499,4 +544,4 @@ def columns_of(criterion: VectorLanczos, k: int, n: int, n_alphas: int) -> int:
         return n
     if n_alphas == 1:
         return criterion.basis_columns(k, n)
-    return min(3 * criterion.basis_columns(k * min(n_alphas, SHARED), n), n)
+    return min(3 * criterion.basis_columns(k * min(n_alphas, SHARED), n) // 2, n)
