@@ -263,3 +263,10 @@ def test_small_distances_take_one_pass_and_that_of_their_means():
     S = Counting(Minimal(metric(40) ** 2))
     pcoa = ss.PCoA(4).fit(S)
     assert pcoa.n_passes_ + 1 == len(S.calls)
+
+
+def test_an_operator_leaves_no_names_of_an_earlier_frame():
+    D = metric(30)
+    pcoa = ss.PCoA(2).fit(pd.DataFrame(D, columns=[f"s{i}" for i in range(30)]))
+    assert pcoa.feature_names_in_[0] == "s0"
+    assert not hasattr(pcoa.fit(Minimal(D**2)), "feature_names_in_")

@@ -529,3 +529,13 @@ def test_an_ellipse_surrounds_most_of_its_class() -> None:
     inside = ellipse.get_patch_transform().inverted().transform(Z[:5000])
     assert np.mean(np.sum(inside**2, axis=1) < 1) == pytest.approx(0.95, abs=0.01)
     assert not scores(fitted("PCA"), Z=Z, color=classes).ax_.patches
+
+
+def test_classes_are_points_of_their_own_colours() -> None:
+    classes = np.array(["a", "b", "c"])[np.arange(len(X)) % 3]
+    display = drawn(scores(fitted("PCA"), X, color=classes))
+    (dots,) = display.ax_.collections
+    np.testing.assert_allclose(dots.get_offsets(), display.points)
+    colours = dots.get_facecolors()
+    assert all(len(np.unique(colours[classes == name], axis=0)) == 1 for name in "abc")
+    assert len(np.unique(colours, axis=0)) == 3
