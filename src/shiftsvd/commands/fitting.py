@@ -55,10 +55,10 @@ from shiftsvd.missing.opening import open_with_gaps
 from shiftsvd.names import MAX_ITER, SolverName
 from shiftsvd.operators import LowRank, Operator
 from shiftsvd.result import Info
-from shiftsvd.runs.checkpoints import checkpoint
+from shiftsvd.runs.checkpoints import checkpoint, refuse_others
 from shiftsvd.runs.memory import PROGRAM, MemoryWatch, own_bytes, parse_bytes, release, spare
 from shiftsvd.runs.messages import columns_called, notice, warn
-from shiftsvd.runs.outputs import Outputs
+from shiftsvd.runs.outputs import Outputs, local
 from shiftsvd.runs.progress import progress
 from shiftsvd.solvers import BlockLanczos, Gram, Solver, estimate
 from shiftsvd.solvers.auto import asked_for, solver_named
@@ -83,6 +83,8 @@ def run(given: Settings) -> None:
     settings, hooks = validated(given)
     paths = writing.output_paths(settings, hooks)
     outputs = Outputs(paths.values(), settings.force)
+    if settings.checkpoint:
+        refuse_others(local(settings.checkpoint))
     started = time.perf_counter()
     run = opened(settings, hooks)
     A, names, settings = run.A, run.names, run.settings
