@@ -360,7 +360,8 @@ def estimated(wanted: Settings) -> None:
     k = wanted_count(settings.k, B.shape, settings.file)
     memory = left_beside(A, settings.memory)
     solver = solver_of(B, k, settings, memory)
-    asked = pca_of(given, k, solver, memory)._asked(given.A, covariates=C)
+    # Hooks compute some scales while a fit selects features.
+    asked = pca_of(replace(given, scale=None), k, solver, memory)._asked(given.A, covariates=C)
     check_fit(asked.preparation, given.A.shape[1], k, solver, settings.left_missing)
     with counted(A):
         predicted = [each.foresee(run) for each in hooks]
