@@ -16,6 +16,7 @@ from shiftsvd.missing.completion import MissingSummary, check_unused, completed,
 from shiftsvd.missing.gaps import Observed
 from shiftsvd.names import MAX_ITER, MissingName, ScaleName, ShiftName, SolverName, VectorLike
 from shiftsvd.operators import Adjoint, Operator
+from shiftsvd.preparation.covariates import Covariates, GroupMeans
 from shiftsvd.preparation.prepare import Preparation, Prepared
 from shiftsvd.preparation.shifts import row_weights
 from shiftsvd.result import SVDResult, native
@@ -26,6 +27,7 @@ from shiftsvd.solvers import Solver
 from shiftsvd.solvers.auto import asked_for, check_solver, solver_named
 from shiftsvd.solvers.base import TOL, Perturbation, check_rank, check_tol, solve_perturbed
 from shiftsvd.solvers.cost import tall
+from shiftsvd.solvers.randomized import ShiftedRandomizedSVD, unsupported_shift
 from shiftsvd.transforms.base import Transform
 from shiftsvd.transforms.chains import Preprocess, as_transforms, width
 
@@ -171,21 +173,27 @@ def learned(
     penalty: float | Literal["auto"] = "auto",
     max_iter: int = MAX_ITER,
 ) -> tuple[Prepared, MissingSummary]:
-    entries = preparation.entries
-    if entries and missing != "error":
+    # Transformations and shifts do not depend on solvers; pass them the accuracy alone.
+    accuracy = getattr(solver, "tol", 0.0) if isinstance(solver, Solver) else 0.0 if solver == "exact" else tol
+    preparation = replace(preparation, tol=float(accuracy))
+    check_fit(preparation, A.shape[1], k, solver, missing)
+    A, moments, account = completed(
+        A, missing, preparation.shift, k, preparation.weights, preparation.scale, rng, penalty, max_iter
+    )
+    return preparation.learn(planned(A, preparation.entries, k, solver, tol, memory_limit), moments), account
+
+
+def check_fit(preparation: Preparation, n: int, k: int | float, solver: str | Solver, missing: str) -> None:
+    if preparation.entries and missing != "error":
         raise Refused(
             *(Setting("preprocess"), " needs ", Setting("missing", "error"), f", got {missing!r}. "),
             "Transformations use sums of rows and columns, so fill missing values first.",
         )
-    # Transformations and shifts do not depend on solvers; pass them the accuracy alone.
-    accuracy = getattr(solver, "tol", 0.0) if isinstance(solver, Solver) else 0.0 if solver == "exact" else tol
-    preparation = replace(preparation, tol=float(accuracy))
-    preparation.check(A.shape[1])
+    preparation.check(n)
     check_solver(solver, k)
-    A, moments, account = completed(
-        A, missing, preparation.shift, k, preparation.weights, preparation.scale, rng, penalty, max_iter
-    )
-    return preparation.learn(planned(A, entries, k, solver, tol, memory_limit), moments), account
+    by_rows = isinstance(preparation.shift, Covariates | GroupMeans)
+    if by_rows and (isinstance(solver, ShiftedRandomizedSVD) or solver == "shifted-randomized"):
+        raise unsupported_shift(f"{type(preparation.shift).__name__}()")
 
 
 def decompose(

@@ -190,3 +190,12 @@ def test_operators_without_cheap_squares_say_so() -> None:
     assert ss.operators.Scaled(A, cols=np.ones(3)).frobenius_norm() is None
     assert (A - ss.LowRank(np.ones(8), np.ones(3))).H.frobenius_norm() is None
     assert A.reads == 0
+
+
+def test_row_squares_are_accurate_where_terms_of_the_shift_cancel() -> None:
+    X, rng = sparse.random_array((30, 20), density=0.2, rng=0, format="csr"), np.random.default_rng(0)
+    a, b = 1e8 * rng.standard_normal(20), rng.standard_normal(20)
+    R = np.stack([a, b - a], axis=1)
+    expected = np.sum((X.toarray() - R.sum(axis=1)) ** 2, axis=1)
+    found = (ss.as_operator(X) - ss.LowRank(np.ones((30, 2)), R)).row_squares()
+    np.testing.assert_allclose(found, expected, rtol=1e-12)

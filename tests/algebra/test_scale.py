@@ -280,3 +280,12 @@ def test_a_divisor_without_a_reciprocal_is_refused(scale: str) -> None:
     D[:, 1] *= 1e-310
     with pytest.raises(ValueError, match=r"column 1 .* Multiply X and a given scale by a power of two"):
         ss.svd(D, 2, scale=scale if scale == "std" else np.array([1.0, 1e-310, 1.0]))
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.parametrize("m", [32, 64])
+def test_a_scaled_operator_of_subnormal_numbers_has_values(solver: Any, m: int) -> None:
+    D, scale = np.random.default_rng(0).standard_normal((m, 38)), np.random.default_rng(1).uniform(0.5, 2, 38)
+    with warnings.catch_warnings(action="error"):
+        F = ss.svd(aslinearoperator(np.ldexp(D, -1030)), 3, scale=scale, solver=solver, rng=0)
+    assert np.allclose(np.ldexp(F.S, 1030), ss.svd(D, 3, scale=scale, solver=solver, rng=0).S, rtol=1e-3)

@@ -318,6 +318,10 @@ def test_influence_refits_small_data_until_it_is_known_which_sample_turns_a_comp
     assert (ends[:, :, 0].argmax(axis=0) != wanted).any()  # bounds without refits would name another
     for turn, row in zip(told(*words, "-q")["turns"], wanted, strict=True):
         assert (turn["without"], turn["others"]) == (f"row {row + 1}", 0)
+    refused = invoke(*words, "--memory", "9k")
+    assert refused.exit_code == 1
+    assert "influence of 40 rows needs about " in refused.stderr
+    assert "more than the limit of 9 kB. Raise --memory, or use fewer components." in refused.stderr
 
 
 def test_influence_names_a_width_that_refits_all_samples_that_may_turn_a_component_most(

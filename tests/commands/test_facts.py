@@ -132,3 +132,11 @@ def test_convert_writes_the_same_matrix_and_names(suffix: str, tmp_path: Path) -
     assert again.exit_code == 1
     assert "--force" in again.stderr
     assert invoke("convert", tmp_path / "X.csv", out, "--force", "--compression", "gzip").exit_code == 0
+
+
+def test_info_refuses_a_name_that_fit_refuses(tmp_path: Path) -> None:
+    for name, row in (("n" * 1001, "a"), ("n", "a" * 1001)):
+        (tmp_path / "X.csv").write_text(f"id,{name},c\n{row},1,2.5\nb,3,1.5\nc,2,3.5\n")
+        info, fit = (invoke(verb, tmp_path / "X.csv") for verb in ("info", "fit"))
+        assert (info.exit_code, fit.exit_code, info.stderr in fit.stderr) == (1, 1, True)
+        assert "has a name of 1,001 characters. Shorten it to at most 1,000." in info.stderr

@@ -339,3 +339,23 @@ def test_info_of_a_model_of_a_table_and_a_table_asks_for_one_model(tmp_path: Pat
     done("fit", table, "-k", 1, "-o", tmp_path / "out", "-q")
     said = refused("info", tmp_path / "out/model.safetensors", table, code=2)
     assert "`info` describes one model at a time. Remove the other files." in said
+
+
+@pytest.mark.parametrize("length", [227, 245, 300])
+def test_a_name_that_is_too_long_for_its_temporary_files_is_refused_before_work(length: int, tmp_path: Path) -> None:
+    (tmp_path / "broken.npy").write_bytes(b"not read")
+    for option in ("-o", "--checkpoint") if length > 255 else ("-o",):
+        told = invoke("fit", tmp_path / "broken.npy", "-k", 1, option, tmp_path / ("a" * length) / "b")
+        assert told.exit_code == 1
+        assert len(told.stderr.splitlines()) == 1
+        assert "too long" in told.stderr
+
+
+@pytest.mark.parametrize("length", [226, 245])
+def test_a_name_that_is_as_long_as_can_be_is_written(length: int, tmp_path: Path) -> None:
+    np.save(tmp_path / "X.npy", np.random.default_rng(0).standard_normal((9, 4)))
+    folder = tmp_path / ("a" * length)
+    if length > 226:
+        folder.mkdir()
+    assert invoke("fit", tmp_path / "X.npy", "-k", 1, "-o", folder, "--no-report").exit_code == 0
+    assert (folder / "model.safetensors").exists()

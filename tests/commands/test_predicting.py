@@ -186,3 +186,18 @@ def test_a_command_takes_what_was_foreseen(suffix: str, tmp_path: Path) -> None:
     found = measured([COMMAND, "fit", *words, "--quiet"])
     assert found.code == 0, found.err
     assert 0.6 * said <= found.peak <= 1.1 * said
+
+
+@pytest.mark.parametrize("case", ["complex", "one row", "groups"])
+def test_an_estimate_refuses_what_a_fit_refuses(case: str, tmp_path: Path) -> None:
+    X, options = np.random.default_rng(0).standard_normal((20, 6)), list[str]()
+    path = tmp_path / "X.npy"
+    if case == "groups":
+        anndata = pytest.importorskip("anndata")
+        path, options = tmp_path / "X.h5ad", ["--groups", "donor", "--solver", "shifted-randomized"]
+        anndata.AnnData(X, obs={"donor": np.array(["a", "b"] * 10)}).write_h5ad(path)
+    else:
+        np.save(path, X + 1j if case == "complex" else X[:1])
+    fit, estimate = (invoke(verb, path, "-k", 1, "-q", *options) for verb in ("fit", "estimate"))
+    assert (fit.exit_code, estimate.exit_code) == (1, 1)
+    assert estimate.stderr == fit.stderr

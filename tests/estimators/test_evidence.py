@@ -1,5 +1,6 @@
 """Neighbours that are safe, and components without a row or a group, beside exact decompositions."""
 
+import tracemalloc
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ import shiftsvd as ss
 from shiftsvd.errors import Refused
 from shiftsvd.estimators import evidence
 from shiftsvd.estimators.evidence import nearest_rows
+from shiftsvd.runs.memory import OverLimit
 
 
 def counts(rng: np.random.Generator, m: int, n: int) -> Any:
@@ -215,6 +217,21 @@ def test_bad_input_is_refused() -> None:
         ss.PCA(2, missing="em").fit(np.where(np.arange(10) == np.arange(30)[:, None], np.nan, X)).influence(X)
     with pytest.raises(Refused, match="other shifts change"):
         ss.PCA(2, shift=ss.GroupMeans()).fit(X, groups=np.arange(30) % 2).influence(X)
+
+
+@pytest.mark.parametrize("leave_out", [None, np.arange(60_000) % 4])
+def test_influence_takes_the_memory_that_it_announces(leave_out: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(evidence, "BLOCK", 2**15)
+    X = np.random.default_rng(0).standard_normal((60_000, 6)) * [9, 7, 5, 1, 1, 1]
+    pca = ss.PCA(3, random_state=0, memory_limit="20MB").fit(X).set_params(memory_limit="2MB")
+    with pytest.raises(OverLimit, match=r"influence of .* needs about .* Raise memory_limit") as refused:
+        pca.influence(X, leave_out)
+    pca.set_params(memory_limit=refused.value.needed)
+    tracemalloc.start()
+    pca.influence(X, leave_out)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert 0.5 * refused.value.needed < peak < refused.value.needed
 
 
 def test_both_rows_of_an_edge_turn_by_what_lies_outside_of_the_components() -> None:

@@ -438,3 +438,13 @@ def test_names_of_a_tall_file_are_not_held_while_it_is_converted(suffix: str, tm
     _, names = open_matrix(tmp_path / f"out{suffix}")
     assert names.samples is not None
     assert list(names.samples[[0, 65_535, 65_536, -1]]) == ["0", "65535", "65536", "999999"]
+
+
+def test_a_tall_matrix_that_is_stored_by_columns_takes_no_more_than_one_by_rows(tmp_path: Path) -> None:
+    X = np.random.default_rng(0).standard_normal((200_000, 6)) * [9, 5, 1, 1, 1, 1]
+    found = []
+    for name, order in (("rows", "C"), ("columns", "F")):
+        np.save(tmp_path / f"{name}.npy", np.asarray(X, order=order))
+        A, _ = open_matrix(tmp_path / f"{name}.npy", memory_limit="30MB", stream=True)
+        found.append(ss.PCA(2, memory_limit="30MB", random_state=0).fit(A).singular_values_)
+    np.testing.assert_allclose(found[1], found[0], rtol=1e-9)

@@ -885,8 +885,8 @@ FAULTS = (
     fault(
         "where a block of an array begins",
         "io/formats/numpy_files.py",
-        "start = self.offset + lo * n * self.dtype.itemsize",
-        "start = self.offset",
+        "self._flat(self.offset + start * self.dtype.itemsize, count)",
+        "self._flat(self.offset, count)",
         "io/test_streaming.py",
         "io",
     ),

@@ -301,3 +301,9 @@ def test_reads_of_another_transformation_are_refused(other: Any, last: int, tmp_
         ss.PCA(**first).fit(DiskRows(Dying(RAW, 3 * last), n_threads=1))
     with pytest.raises(ValueError, match="another run"), ss.checkpoint(tmp_path):
         ss.PCA(**settings("lanczos") | {"preprocess": other}).fit(DiskRows(Held(RAW, ROWS), n_threads=1))
+
+
+def test_a_fit_that_fails_before_its_first_read_leaves_no_checkpoint(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="no read"), ss.checkpoint(tmp_path / "run"):
+        raise ValueError("no read")
+    assert not (tmp_path / "run").exists()

@@ -182,14 +182,18 @@ def missing() -> Iterator[tuple[str, str, Right]]:
         yield f"missing values {mark}", table(cells={(2, "weight"): mark, (5, "weight"): mark}), right
     yield "one k.A. in German", table(sep=";", decimal=",", cells={(2, "weight"): "k.A.", (5, "weight"): ""}), right
     yield "two marks", table(cells={(2, "weight"): "k.A.", (5, "weight"): "entfällt"}), right
-    yield "<1 below the limit of detection", table(cells={(2, "weight"): "<1", (5, "weight"): "<1"}), right
-    yield "< 0,05 and > 100", table(sep=";", decimal=",", cells={(2, "weight"): "< 0,05", (5, "weight"): ">100"}), right
     yield "-999 for missing", table(cells={(2, "weight"): "-999", (5, "weight"): "-999"}), right
     yield "a column without values", table(texts={"notes": [""] * 8}), BASE
     far = 60
     columns = [(name, list(values) * far) for name, values in BASE]
     right = [(name, without(values, 300) if name == "weight" else values) for name, values in columns]
     yield "k.A. far below", table(columns=columns, cells={(300, "weight"): "k.A."}), right
+    # Few cells beyond a limit are missing values; for many below it, info prints --censored half.
+    right = [(name, without(values, 2, 5) if name == "weight" else values) for name, values in columns]
+    beyond = {(2, "weight"): "<1", (5, "weight"): "<1"}
+    yield "<1 below the limit of detection", table(columns=columns, cells=beyond), right
+    beyond = {(2, "weight"): "< 0,05", (5, "weight"): ">100"}
+    yield "< 0,05 and > 100", table(sep=";", decimal=",", columns=columns, cells=beyond), right
 
 
 def notations() -> Iterator[tuple[str, str, Right]]:

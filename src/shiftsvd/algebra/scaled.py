@@ -13,7 +13,7 @@ from shiftsvd.algebra.operator import Derived, Operator
 from shiftsvd.kernels.twin import StepTaker, range_errors_ignored
 from shiftsvd.numerics.orth import r_factor
 from shiftsvd.numerics.panels import Panel, Vector, conj, field_of, power, read_only, scaled, unscaled
-from shiftsvd.numerics.powers import LEAST, ZERO_EXPONENT, add_exponents, exponents_of, split, two_to
+from shiftsvd.numerics.powers import LEAST, MOST, ZERO_EXPONENT, add_exponents, exponents_of, split, two_to
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -178,11 +178,15 @@ def times_powers(A: Operator, rows: Vector | int, cols: Vector | int) -> Operato
     B = generic.ldexp(A, rows, cols)
     if B is not None:
         return B
-    if np.ndim(rows) == 0 and np.ndim(cols) == 0:  # half on either side, or a panel could leave the range
-        both = int(rows + cols)
-        rows, cols = both // 2, both - both // 2
+    # Half on either side, or a panel could leave the range; at most what can be squared on the rows, as their weights.
+    more = min((_middle(cols) - _middle(rows)) // 2, MOST // 2 - int(np.max(rows)))
+    rows, cols = rows + more, cols - more
     D = [np.broadcast_to(two_to(e), (size,)) for e, size in zip((rows, cols), A.shape, strict=True)]
     return Scaled(A, *D)
+
+
+def _middle(e: Vector | int) -> int:
+    return (int(np.min(e)) + int(np.max(e))) // 2
 
 
 def _plus_exponents(e: Vector, scale: Vector | None, whole: bool = False) -> Vector:
@@ -196,6 +200,7 @@ def _plus_exponents(e: Vector, scale: Vector | None, whole: bool = False) -> Vec
 # of a panel of products with A^H A), of residuals too, and LAPACK rounds what is beyond 1e-146 and 1e146 another way
 # (dsyevd). Where products are in single precision, their squares alone must be numbers.
 DOUBLE_RANGE, SINGLE_RANGE = (-60, 100), (-20, 45)
+ROOM = 20  # of exponents, for scales of subnormal data: half of all powers is squared as weights of rows
 
 
 class Units(NamedTuple):
@@ -217,7 +222,7 @@ def in_units(A: Operator) -> Units:
         )
     e = _exponent(A, norm)
     least, most = range_of(A)
-    e = 0 if least <= e <= most or e == ZERO_EXPONENT else max(e, LEAST)  # subnormal data come near 2^-52
+    e = 0 if least <= e <= most or e == ZERO_EXPONENT else max(e, LEAST + ROOM)  # subnormal data come near 2^-72
     if e == 0 and A.costs.strain <= most:
         return Units(A, 0, norm)
     return Units(times_powers(A, 0, -e), e, None if norm is None else float(np.ldexp(norm, -e)))

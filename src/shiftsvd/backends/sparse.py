@@ -412,7 +412,9 @@ class SparseRows(Blocked):
     def row_squares(self, weights: Vector | None = None) -> Vector:
         w = np.ones(self.shape[1]) if weights is None else weights
         L, R = self.outside.L, self.outside.R
-        absent = np.einsum("ir,rs,is->i", L, (R.conj().T * w) @ R, L.conj()).real
+        G = (R.conj().T * w) @ R
+        absent = np.einsum("ir,rs,is->i", L, G, L.conj()).real
+        terms = (np.abs(L) @ np.sqrt(np.diag(G).real)) ** 2  # squares before terms of the shift cancel each other
         squares = absent.copy()
         for rows in self.blocks():
             X = self.made(rows, panel_dtype(self.dtype))
@@ -421,7 +423,7 @@ class SparseRows(Blocked):
             x = X.data.astype(panel_dtype(X.dtype), copy=False)
             change = np.abs(x) ** 2 - 2 * (x.conj() * self.outside.at(i, j)).real
             squares += sum_by(i, w[j] * change, self.shape[0])
-        if np.any(squares < CANCELLED * absent):
+        if np.any(squares < CANCELLED * terms):
             squares = np.concatenate([np.abs(B) ** 2 @ w for _, B in self.row_blocks(PIECE // self.shape[1])])
         return np.asarray(squares)
 

@@ -15,6 +15,7 @@ import click
 import numpy as np
 
 from shiftsvd.algebra.generic import row_blocks
+from shiftsvd.backends.files import counted, left_beside
 from shiftsvd.backends.validation import named
 from shiftsvd.commands.hooks import Hooks, first_answer, hooks_of
 from shiftsvd.commands.mixed import fields_of, labels_of
@@ -159,19 +160,19 @@ def influence(settings: Settings) -> None:
                 f"The column {settings.leave_out!r} is empty for {plural(len(unknown), 'sample')}: {called}. Write a "
                 "label for each; samples with the same label are left out together."
             )
-    with named(names.features), progress(settings.progress, settings.quiet) as listen, listening(listen):
+    pca.set_params(memory_limit=left_beside(A, settings.memory))
+    with counted(A), named(names.features), progress(settings.progress, settings.quiet) as listen, listening(listen):
         found, refitted = pca._influence(A, groups, settings.widest, settle=True)
     labels, of = found.labels if groups is not None else names.samples, settings.leave_out or "sample"
     if labels is None:
         labels, of = np.arange(1, A.shape[0] + 1), ROW
-    ends = np.concatenate([found.angles, found.subspace[:, None]], axis=1)
+    ends = [*found.angles.swapaxes(0, 1), found.subspace]
     columns = [*component_names(pca.n_components_), SPACE]
     document = {
         "turns": [
-            _largest_turn(name, each, found.subspace, labels, of)
-            for name, each in zip(columns, ends.swapaxes(0, 1), strict=True)
+            _largest_turn(name, each, found.subspace, labels, of) for name, each in zip(columns, ends, strict=True)
         ],
-        "n_left_out": len(ends),
+        "n_left_out": len(found.subspace),
         "leave_out": settings.leave_out,
         "widest": settings.widest,
         "n_components": pca.n_components_,
@@ -184,9 +185,11 @@ def influence(settings: Settings) -> None:
     }
     if settings.out is not None:
         heads = [f"{name}_{end}" for name in columns for end in ("at_least", "at_most")]
-        table = Table(heads, len(ends), np.dtype(np.float64), labels, of)
-        _write(table, [(0, ends.reshape(len(ends), -1))], settings)
-    advised = [_narrower(each, found.angles, refitted) for each in ends.swapaxes(0, 1)]
+        table, rows = Table(heads, len(found.subspace), np.dtype(np.float64), labels, of), ENTRIES // len(heads) + 1
+        parts = ((lo, np.hstack([each[lo : lo + rows] for each in ends])) for lo in range(0, table.n_rows, rows))
+        _write(table, parts, settings)
+    widths = np.max([np.ptp(each, axis=1) for each in found.angles.swapaxes(0, 1)], axis=0)
+    advised = [_narrower(each, widths, refitted) for each in ends]
     lines = [_in_words(*each, of) for each in zip(document["turns"], advised, strict=True)]
     click.echo(json.dumps(document) if settings.json_out else plain_lines("\n".join(lines)))
 
@@ -205,10 +208,9 @@ def _largest_turn(component: str, ends: Block, spaces: Block, labels: Any, of: s
     return turn if component == SPACE else turn | of_space
 
 
-def _narrower(ends: Block, angles: Block, refitted: Block) -> float | None:
+def _narrower(ends: Block, widths: Block, refitted: Block) -> float | None:
     """Return a value of --widest by which all rows that may turn a component most are refitted; None if all are."""
-    widths = np.ptp(angles, axis=2).max(axis=1)[rivals_of(ends) & ~refitted]
-    widths = widths[widths > LEAST_WIDTH]
+    widths = widths[rivals_of(ends) & ~refitted & (widths > LEAST_WIDTH)]
     if not len(widths):
         return None
     least = 0.99 * float(widths.min())

@@ -42,7 +42,7 @@ from shiftsvd.estimators.features import cosines, feature_names_of, row_squares
 from shiftsvd.estimators.pca import PCA
 from shiftsvd.estimators.supplementary import Sums
 from shiftsvd.events import listening
-from shiftsvd.front import planned, within
+from shiftsvd.front import check_fit, planned, within
 from shiftsvd.io import Names
 from shiftsvd.io.choices import JOIN
 from shiftsvd.io.formats.table import with_decimals
@@ -55,10 +55,10 @@ from shiftsvd.missing.opening import open_with_gaps
 from shiftsvd.names import MAX_ITER, SolverName
 from shiftsvd.operators import LowRank, Operator
 from shiftsvd.result import Info
-from shiftsvd.runs.checkpoints import checkpoint
+from shiftsvd.runs.checkpoints import checkpoint, refuse_others
 from shiftsvd.runs.memory import PROGRAM, MemoryWatch, own_bytes, parse_bytes, release, spare
 from shiftsvd.runs.messages import columns_called, notice, warn
-from shiftsvd.runs.outputs import Outputs
+from shiftsvd.runs.outputs import Outputs, local
 from shiftsvd.runs.progress import progress
 from shiftsvd.solvers import BlockLanczos, Gram, Solver, estimate
 from shiftsvd.solvers.auto import asked_for, solver_named
@@ -83,6 +83,8 @@ def run(given: Settings) -> None:
     settings, hooks = validated(given)
     paths = writing.output_paths(settings, hooks)
     outputs = Outputs(paths.values(), settings.force)
+    if settings.checkpoint:
+        refuse_others(local(settings.checkpoint))
     started = time.perf_counter()
     run = opened(settings, hooks)
     A, names, settings = run.A, run.names, run.settings
@@ -225,11 +227,9 @@ def _notice_unless_kept(run: Run) -> None:
         )
 
 
-def fitted(run: Run, k: int | float) -> PCA:
-    settings, A, names = run.settings, run.A, run.names
-    memory = left_beside(A, settings.memory)
-    solver = solver_of(run.taken(), k, settings, memory)
-    pca = PCA(
+def pca_of(run: Run, k: int | float, solver: SolverName | Solver, memory: int | str | None) -> PCA:
+    settings = run.settings
+    return PCA(
         k,
         preprocess=run.steps or None,
         shift=run.shift,
@@ -245,6 +245,13 @@ def fitted(run: Run, k: int | float) -> PCA:
         penalty="auto" if settings.penalty is None else settings.penalty,
         max_iter=settings.max_iter or MAX_ITER,
     )
+
+
+def fitted(run: Run, k: int | float) -> PCA:
+    settings, A, names = run.settings, run.A, run.names
+    memory = left_beside(A, settings.memory)
+    solver = solver_of(run.taken(), k, settings, memory)
+    pca = pca_of(run, k, solver, memory)
     with warnings.catch_warnings(), columns_called(names.features):
         warnings.filterwarnings("ignore", NOT_CERTIFIED)  # `_with_tolerance` warns, by the tolerance of the command
         _fit(pca, run)
@@ -330,16 +337,16 @@ def solver_of(given: Observed, k: int | float, settings: Settings, memory: int |
 # Estimates
 
 
-def estimated(given: Settings) -> None:
+def estimated(wanted: Settings) -> None:
     # Open the data as `fit` does, and measure the memory of data and program. Predict the later stages of a fit one by
     # one. Freed memory returns to the system between stages, so the peak is that of the largest stage.
-    settings, hooks = validated(given)
+    settings, hooks = validated(wanted)
     for name in ("device", "scheduler", "workers"):
         if getattr(settings, name) is not None:
             raise click.UsageError(f"`estimate` predicts a fit in one process on the CPU. Remove --{name}.")
     paths = writing.output_paths(settings, hooks)
     watch = MemoryWatch()
-    run = opened(settings, hooks)
+    run = given = opened(settings, hooks)
     A, names, C = run.A, run.names, run.covariates
     held = bytes_in_memory((A, *names, C))
     release()
@@ -355,12 +362,15 @@ def estimated(given: Settings) -> None:
             with named(names.features):
                 mean = A.moments().mean
         A = mean_rows(A, mean)  # products with the completed matrix cost as much
-        run = replace(run, A=A)
+        run = replace(given, A=A)
     B = run.taken()
     assert isinstance(B, Operator)
     k = wanted_count(settings.k, B.shape, settings.file)
     memory = left_beside(A, settings.memory)
     solver = solver_of(B, k, settings, memory)
+    # Hooks compute some scales while a fit selects features.
+    asked = pca_of(replace(given, scale=None), k, solver, memory)._asked(given.A, covariates=C)
+    check_fit(asked.preparation, given.A.shape[1], k, solver, settings.left_missing)
     with counted(A):
         predicted = [each.foresee(run) for each in hooks]
         B = planned(B, run.steps, k, solver, settings.tol, memory)

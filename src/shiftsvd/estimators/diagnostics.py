@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from shiftsvd.errors import Refused, Setting, few, refuse
+from shiftsvd.errors import Refused, Setting, few, plural, refuse
 from shiftsvd.estimators import evidence, features
 from shiftsvd.estimators.evidence import Influence, Neighbors, Stability
 from shiftsvd.estimators.fitted import FittedPCA, beyond
@@ -13,6 +13,7 @@ from shiftsvd.estimators.settings import random_generator
 from shiftsvd.front import integer, nonnegative
 from shiftsvd.operators import Operator, Vector
 from shiftsvd.preparation.covariates import labels_of_rows
+from shiftsvd.runs.memory import affordable
 from shiftsvd.runs.messages import warn
 
 
@@ -113,7 +114,7 @@ class DiagnosablePCA(FittedPCA):
         ------
         ValueError
             If X does not have the rows of the fit, if `leave_out` has fewer than 2 groups, if the shift is
-            `GroupMeans()` or `Covariates()`, or as in `neighbors`.
+            `GroupMeans()` or `Covariates()`, if the bounds of the rows exceed `memory_limit`, or as in `neighbors`.
 
         See Also
         --------
@@ -142,9 +143,14 @@ class DiagnosablePCA(FittedPCA):
     def _influence(self, X: Any, leave_out: Any, widest: float, *, settle: bool = False) -> tuple[Influence, Vector]:
         most, rng = np.radians(nonnegative("widest", widest)), self._probing()
         fits = self._refits(X, "influence", rng)
-        parts = None if leave_out is None else labels_of_groups("leave_out", leave_out, fits.A.shape[0])
+        m, k = fits.A.shape[0], self.n_components_
+        parts = None if leave_out is None else labels_of_groups("leave_out", leave_out, m)
+        count = m if parts is None else len(np.unique(parts))
+        what = f"influence of {plural(count, 'row' if parts is None else 'group')}"
+        affordable(evidence.influence_bytes(m, count, k), self.memory_limit, what)
         found, refitted = evidence.influence(fits.A, self._loadings, rng, fits, parts, most, settle)
-        return replace(found, singular_values=np.ldexp(found.singular_values, self._unit)), refitted
+        np.ldexp(found.singular_values, self._unit, out=found.singular_values)
+        return found, refitted
 
     @features.on_device_of_input
     def stability(

@@ -220,21 +220,28 @@ def influence(
     else:
         labels, of_row = np.unique(left_out, return_inverse=True)
         parts = without_groups(A, found, of_row, len(labels), centred)
-    changed = [Changed.of(found, part, moved) for part in parts]
-    values = np.concatenate([np.stack((each.lower, each.upper), axis=-1) for each in changed])
-    angles = np.concatenate([each.angles(full.turned) for each in changed])
-    spaces = np.concatenate([each.spaces(found.sine) for each in changed])
-    refitted = np.zeros(len(labels), bool)
+    k, count, lo = len(found.theta), len(labels), 0
+    values, angles, spaces = np.empty((count, k, 2)), np.empty((count, k, 2)), np.empty((count, 2))
+    refitted, wide = np.zeros(count, bool), list[int]()
+
+    def ends_of(changed: Changed) -> tuple[Panel, Panel, Panel]:
+        between = np.stack((changed.lower, changed.upper), axis=-1)
+        return between, changed.angles(full.turned), changed.spaces(found.sine)
+
+    for part in parts:
+        ends = ends_of(Changed.of(found, part, moved))
+        values[lo : lo + len(part.M)], angles[lo : lo + len(part.M)], spaces[lo : lo + len(part.M)] = ends
+        wide += (lo + np.flatnonzero(np.ptp(ends[1], axis=2).max(axis=1) > widest)).tolist()
+        lo += len(part.M)
 
     def refit(at: int) -> None:
-        one = Changed.refitted(found, fits, of_row != at, moved, rng)
-        found_there = np.stack((one.lower, one.upper), axis=-1), one.angles(full.turned), one.spaces(found.sine)
+        found_there = ends_of(Changed.refitted(found, fits, of_row != at, moved, rng))
         for ends, new in zip((values, angles, spaces), found_there, strict=True):  # both bounds hold
             ends[at, ..., 0] = np.maximum(ends[at, ..., 0], new[0, ..., 0])
             ends[at, ..., 1] = np.maximum(np.minimum(ends[at, ..., 1], new[0, ..., 1]), ends[at, ..., 0])
         refitted[at] = True
 
-    for at in np.flatnonzero(np.ptp(angles, axis=2).max(axis=1) > widest).tolist():
+    for at in wide:
         refit(at)
     left = SETTLING // (m * A.shape[1] + SMALL) if settle and not A.costs.file_bytes else 0
     for ends in (*angles.swapaxes(0, 1), spaces):
@@ -244,7 +251,14 @@ def influence(
         if left and not refitted[largest_turn(ends)]:
             refit(largest_turn(ends))
             left -= 1
-    return Influence(labels, np.sqrt(values), np.degrees(angles), np.degrees(spaces)), refitted
+    np.sqrt(values, out=values)
+    return Influence(labels, values, np.degrees(angles, out=angles), np.degrees(spaces, out=spaces)), refitted
+
+
+def influence_bytes(n_rows: int, n_left_out: int, k: int) -> int:
+    # Numbers for each row: its scores, products and copies of both, at most for a group or a refit; norms, weights,
+    # labels and temporary vectors. Results: lower and upper bounds of values, angles and spaces.
+    return 8 * (n_rows * (4 * k + 16) + n_left_out * (4 * k + 2))
 
 
 def largest_turn(ends: Panel) -> int:

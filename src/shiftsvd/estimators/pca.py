@@ -1,7 +1,7 @@
 """PCA with scikit-learn's interface for dense and sparse data, which are centred implicitly."""
 
 from dataclasses import KW_ONLY, dataclass
-from typing import Any, Literal, Self, overload
+from typing import Any, Literal, NamedTuple, Self, overload
 
 import numpy as np
 
@@ -13,6 +13,7 @@ from shiftsvd.estimators.fitted import beyond, in_range, minka_rank
 from shiftsvd.estimators.settings import random_generator, shift_of_rows, solver_of, wanted
 from shiftsvd.front import decompose, learned, tolerance
 from shiftsvd.kernels import threads
+from shiftsvd.missing.gaps import Observed
 from shiftsvd.operators import Panel
 from shiftsvd.preparation.covariates import Covariates, GroupMeans
 from shiftsvd.preparation.prepare import Preparation, Prepared
@@ -22,6 +23,18 @@ from shiftsvd.runs.messages import columns_called
 from shiftsvd.solvers import Solver
 from shiftsvd.solvers.factors import residual_square
 from shiftsvd.transforms.chains import Preprocess, as_transforms, kept_names, width
+
+
+class _Asked(NamedTuple):
+    """Valid data and settings of a fit."""
+
+    A: Observed
+    k: int | float | Literal["mle"]
+    rank: int | float
+    solver: str | Solver
+    tol: float
+    rng: np.random.Generator
+    preparation: Preparation
 
 
 @dataclass(eq=False, repr=False)
@@ -191,21 +204,12 @@ class PCA(BatchPCA):
             For invalid data or settings, before anything is computed.
         """
         with threads(self.n_threads):
-            A = self._observed(X, reset=True, least=2)
-            entries = as_transforms(self.preprocess)
-            shape = A.shape[0], width(entries, A.shape[1])
-            k = wanted(self.n_components, shape, self.svd_solver)
-            rng = random_generator(self.random_state)
-            tol, solver = tolerance(self.solver, self.tol), solver_of(self, k, shape)
-            shift = shift_of_rows(self.shift, self.missing, {"groups": groups, "covariates": covariates})
-            weights = row_weights(sample_weight, A.shape[0])
-            preparation = Preparation(shift, self.scale, weights, self.scale_ddof, entries)
-            count, limit = min(shape) if k == "mle" else k or 1, self.memory_limit
-            completion = self.missing, rng, self.penalty, self.max_iter
-            with columns_called(kept_names(vars(self).get("feature_names_in_"), entries, A.shape[1])):
-                prepared, account = learned(A, preparation, count, solver, tol, limit, *completion)
+            A, k, rank, solver, tol, rng, preparation = self._asked(X, sample_weight, groups, covariates)
+            completion, limit = (self.missing, rng, self.penalty, self.max_iter), self.memory_limit
+            with columns_called(kept_names(vars(self).get("feature_names_in_"), preparation.entries, A.shape[1])):
+                prepared, account = learned(A, preparation, rank, solver, tol, limit, *completion)
             variance, unit = prepared.total_variance
-            F = decompose(prepared.of_own, count, solver, tol, rng, limit, perturbation=prepared.perturbation)
+            F = decompose(prepared.of_own, rank, solver, tol, rng, limit, perturbation=prepared.perturbation)
             F.info = account.added_to(F.info)
             if k == "mle":
                 F = F.truncate(minka_rank(np.ldexp(F.S, -unit) ** 2 / (prepared.count - 1), int(prepared.count)))
@@ -215,6 +219,18 @@ class PCA(BatchPCA):
             self.n_iter_ = account.n_iter
         move_fitted(self, X)
         return self
+
+    def _asked(self, X: Any, sample_weight: Any = None, groups: Any = None, covariates: Any = None) -> _Asked:
+        A = self._observed(X, reset=True, least=2)
+        entries = as_transforms(self.preprocess)
+        shape = A.shape[0], width(entries, A.shape[1])
+        k = wanted(self.n_components, shape, self.svd_solver)
+        rng = random_generator(self.random_state)
+        tol, solver = tolerance(self.solver, self.tol), solver_of(self, k, shape)
+        shift = shift_of_rows(self.shift, self.missing, {"groups": groups, "covariates": covariates})
+        weights = row_weights(sample_weight, A.shape[0])
+        preparation = Preparation(shift, self.scale, weights, self.scale_ddof, entries)
+        return _Asked(A, k, min(shape) if k == "mle" else k or 1, solver, tol, rng, preparation)
 
     def _set(self, F: SVDResult, prepared: Prepared, k: int, variance: float, unit: int) -> None:
         B, freedom, S = prepared.of_own, prepared.count - 1, F.S[:k]

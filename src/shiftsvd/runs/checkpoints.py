@@ -77,8 +77,8 @@ def checkpoint(folder: str | os.PathLike[str], run: str = "") -> Iterator[None]:
 
     The result of each read of the data is stored in a file of `folder`. After an interruption, the same program with
     the same folder replays the stored results and continues with the next read; the final result has the same bits as
-    that of an uninterrupted run. When the block ends without an error, the files are removed. The folder is removed if
-    it is empty then, unless it existed before and was empty.
+    that of an uninterrupted run. When the block ends without an error, or before the first read, the files are removed.
+    The folder is removed if it is empty then, unless it existed before and was empty.
 
     Parameters
     ----------
@@ -131,16 +131,25 @@ def checkpoint(folder: str | os.PathLike[str], run: str = "") -> Iterator[None]:
     ...     pca = ss.PCA(2, random_state=0).fit(load_digits().data)
     """
     home = outputs.local(folder)
-    _refuse_others(home)  # before writing anything to the folder, including the lock
+    refuse_others(home)  # before writing anything to the folder, including the lock
     was_empty = home.is_dir() and not _listed(home)
-    with held(home / LOCK, home):
-        journal = _Journal(home, run)
-        with set_within(_journal, journal):
-            yield
-        journal.clear()
-    if not was_empty:  # keep an empty folder that the user created
-        with suppress(OSError):  # the folder holds other files, or the lock of a waiting process
-            home.rmdir()
+    kept = False
+    try:
+        with held(home / LOCK, home):
+            journal = _Journal(home, run)
+            try:
+                with set_within(_journal, journal):
+                    yield
+            except BaseException:
+                kept = any(re.fullmatch(RECORD, path.name) for path in _listed(home))
+                raise
+            finally:
+                if not kept:
+                    journal.clear()
+    finally:
+        if not (kept or was_empty):  # keep an empty folder that the user created
+            with suppress(OSError):  # the folder holds other files, or the lock of a waiting process
+                home.rmdir()
 
 
 class _Journal:
@@ -154,7 +163,7 @@ class _Journal:
         self.home, self.number = home, 0
         about = {"shiftsvd checkpoint": VERSION, "run": run, "by": _software()}
         file = home / RUN
-        there = _refuse_others(home)
+        there = refuse_others(home)
         outputs.remove_stages(home, FILES)  # temporary files of a run that was killed while writing
         if there:
             if (known := _known(file)) == about:
@@ -224,7 +233,7 @@ class _Journal:
         return self.home / f"read-{self.number:05}.npz"
 
 
-def _refuse_others(home: Path) -> set[Path]:
+def refuse_others(home: Path) -> set[Path]:
     if outputs.kind_of(home) is not None and not home.is_dir():
         raise NotADirectoryError(f"{home} is not a folder. Use a new folder.")
     there = _listed(home) - {*files_of(home / LOCK), *outputs.left_stages(home, FILES)}

@@ -20,6 +20,7 @@ from shiftsvd.errors import Part, Setting, Worded, is_address, public_address
 MARK: Final = "shiftsvd"
 BEFORE: Final = f".{MARK}-before"  # suffix of a folder that is being replaced
 FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_LONGEST_NAME: Final = 255  # bytes, of file systems
 _DEVICES: Final = Path("/dev")  # /dev/stdout is a link: --force would replace it for all users of the machine
 _NO_SYNC: Final = (errno.EINVAL, errno.EBADF, errno.ENOTSUP, errno.ENOSYS)  # fsync of a folder is not supported
 _KINDS: Final = {
@@ -148,6 +149,9 @@ def refuse(paths: Iterable[Path], force: bool, recognised: Callable[[Path], bool
             raise NotADirectoryError(
                 f"{path} cannot be written: {folder} is not a writable folder. Use another folder."
             )
+        for part in path.absolute().relative_to(folder).parts:
+            if len(os.fsencode(_guard(_marker(lock_of(Path(part)))).name)) > _LONGEST_NAME:
+                raise OSError(f"{path} cannot be written: the name {part} is too long. Use a shorter name.")
 
 
 def _exists(what: str) -> OutputExists:
@@ -257,9 +261,10 @@ class Outputs:
 
 def _remove_left_stages(folder: Path) -> None:
     lock = lock_of(folder) if folder.name else folder
-    if lock.is_file():
-        with suppress(OSError), held(lock, folder):  # fails if another run holds the lock
-            remove_stages(folder.parent, re.escape(folder.name))
+    with suppress(OSError):  # fails if another run holds the lock, or if its name is too long
+        if lock.is_file():
+            with held(lock, folder):
+                remove_stages(folder.parent, re.escape(folder.name))
 
 
 def write_all(files: Mapping[Path, bytes], force: bool = True) -> None:

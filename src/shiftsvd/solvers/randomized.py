@@ -11,7 +11,7 @@ from shiftsvd.algebra.generic import unshifted
 from shiftsvd.errors import Part, Refused, Setting, refuse
 from shiftsvd.names import NormalizerName
 from shiftsvd.numerics.orth import NORMALIZERS, graded_basis, orth, qr, triangle
-from shiftsvd.operators import LowRank, Operator, Scaled, Shifted, Vector, panel_dtype
+from shiftsvd.operators import Operator, Scaled, Shifted, Vector, panel_dtype
 from shiftsvd.sketch import Gaussian, Sketch
 from shiftsvd.solvers.base import Solver
 from shiftsvd.solvers.cost import overhead_bytes
@@ -226,12 +226,12 @@ def split_mean(Xbar: Operator) -> tuple[Operator, Vector]:
         return X, np.zeros(X.shape[0], dtype)
     row = shift.H.row_vector() if shift else None  # (mu 1^T)^H = 1 mu^H
     if row is None:
-        raise ValueError(
-            f"ShiftedRandomizedSVD supports shifts of the form 1 mu^T, got {_described(shift)}. "
-            "Use RandomizedSVD, which supports every shift."
-        )
+        raise unsupported_shift("an operator" if shift is None else f"one of rank {shift.L.shape[1]}")
     return X, row.conj()
 
 
-def _described(shift: LowRank | None) -> str:
-    return "an operator" if shift is None else f"one of rank {shift.L.shape[1]}"
+def unsupported_shift(got: str) -> ValueError:
+    return ValueError(
+        f"ShiftedRandomizedSVD supports shifts of the form 1 mu^T, got {got}. "
+        "Use RandomizedSVD, which supports every shift."
+    )

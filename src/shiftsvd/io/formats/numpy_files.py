@@ -18,6 +18,9 @@ from shiftsvd.io.location import Location
 from shiftsvd.io.storage.tree import fingerprint_of, row_edges
 
 _HEADER = 1 << 16  # bytes; longer than any header of a numeric matrix
+# Columns of a tall matrix that is stored column by column, whose rows are read in parts of each column: at least 4 kB
+# each. With more columns, reading the transposed matrix is faster.
+_FEW = 256
 _HEADERS = {(1, 0): np.lib.format.read_array_header_1_0, (2, 0): np.lib.format.read_array_header_2_0}
 
 
@@ -52,13 +55,15 @@ def read_npy(path: Path, key: str | None, memory_limit: int | str | None) -> Ope
         if claimed != there:
             raise damaged(path, f"its header declares {claimed:,} bytes, but the file has {there:,}")
         place = path if isinstance(path, Location) else ""
-        about = str(path), fingerprint_of(path), shape[::-1] if fortran else shape, dtype.newbyteorder("=")
-        return Opened(NpyRows(*about, dtype, head.tell(), conjugate=fortran, file=place), transposed=fortran)
+        by_columns = fortran and 0 < shape[1] <= min(_FEW, shape[0]) and place == ""
+        turned = fortran and not by_columns
+        about = str(path), fingerprint_of(path), shape[::-1] if turned else shape, dtype.newbyteorder("=")
+        return Opened(NpyRows(*about, dtype, head.tell(), turned, place, by_columns), transposed=turned)
 
 
 @dataclass(frozen=True, eq=False)
 class NpyRows(RowSource):
-    """Rows of a matrix that lies in a file row after row, from `offset` on."""
+    """Rows of a matrix that lies in a file from `offset` on, row after row or column after column."""
 
     name: str
     fingerprint: str
@@ -68,6 +73,7 @@ class NpyRows(RowSource):
     offset: int
     conjugate: bool
     file: str | Location = ""  # path, if `name` is none
+    by_columns: bool = False
     sparse = False
 
     @property
@@ -78,13 +84,14 @@ class NpyRows(RowSource):
         return row_edges(self.shape, self.dtype.itemsize, 1, n_bytes)
 
     def read(self, lo: int, hi: int) -> np.ndarray[Any, Any]:
-        n = self.shape[1]
+        m, n = self.shape
+        starts, count = ([j * m + lo for j in range(n)], hi - lo) if self.by_columns else ([lo * n], (hi - lo) * n)
         with reading(self.name):
-            start = self.offset + lo * n * self.dtype.itemsize
-            flat = self._flat(start, (hi - lo) * n)
-            if len(flat) < (hi - lo) * n:
+            parts = [self._flat(self.offset + start * self.dtype.itemsize, count) for start in starts]
+            if any(len(part) < count for part in parts):
                 raise ValueError(f"{self.name} is truncated: it ends within rows {lo:,} to {hi:,}. Copy it again.")
-            block = flat.reshape(hi - lo, n).astype(self.dtype, copy=False)
+            block = np.stack(parts).T if self.by_columns else parts[0].reshape(hi - lo, n)
+            block = block.astype(self.dtype, copy=False)
             return block.conj() if self.conjugate and self.dtype.kind == "c" else block
 
     def _flat(self, start: int, count: int) -> np.ndarray[Any, Any]:

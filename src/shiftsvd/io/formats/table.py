@@ -442,7 +442,9 @@ def _profile(
     columns = tuple(_column(table, j, choices, texts[names[j]]) for j in sorted(table.tallies))
     places = [j for j in table.form.numbers if columns[j].use in ("feature", "categories")]
     form = table.form._replace(numbers=places)
-    used = [table.tallies[j] for j in places]
+    used, features = [table.tallies[j] for j in places], form.named(names)
+    for named in (samples, features):
+        labels(path, named, None)  # refuses names that a fit refuses
     said = [*notes, *(spell(Refused(*each.parts)) for each in found if not each.columns)]
     n_missing = sum(_n_missing(tally, choices) for tally in used)
     return TableProfile(
@@ -451,7 +453,7 @@ def _profile(
         table.n_rows,
         columns,
         choices,
-        tuple(form.named(names)),
+        tuple(features),
         str(form.dtype),
         n_missing,
         tuple(samples),
