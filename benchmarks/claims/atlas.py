@@ -29,6 +29,7 @@ import shiftsvd as ss
 from shiftsvd.backends.files import DiskRows
 from shiftsvd.backends.source import RowSource
 from shiftsvd.io import Names, convert, open_matrix
+from shiftsvd.io.caching import Watched
 from shiftsvd.kernels import ordered, threads
 from shiftsvd.scanpy import bpcells
 
@@ -111,8 +112,8 @@ def written(path: Path, n_cells: int) -> None:
 
 def opened(path: Path) -> RowSource:
     A, _ = open_matrix(path, stream=True, orient="rows" if path.suffix == ".h5ad" else None)
-    source: RowSource = A.source  # type: ignore[attr-defined]
-    return source
+    source: Any = A.source  # type: ignore[attr-defined]
+    return source.source if isinstance(source, Watched) else source  # type: ignore[no-any-return]
 
 
 def of_entry(source: Any, work: Callable[[tuple[int, int]], object]) -> float:
