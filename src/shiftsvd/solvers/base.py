@@ -125,7 +125,7 @@ class Solver(ABC):
         Returns
         -------
         (int, int, int)
-            Fewest, expected and most likely number of passes; 0 unless `certify` adds a certificate.
+            Fewest, expected and most passes; 0 if no certificate is added.
         """
         is_added = self.certify and not self.certifies_itself
         return certificate_passes(A, k, self.finds_all) if is_added else (0, 0, 0)

@@ -120,7 +120,7 @@ MISSED_NOISE: Final = 256
 LEAST_COLUMNS, LEAST_PROBABILITY = 8, 1e-100
 # Maximum number of products of the probe of `certify`: for a flat spectrum of a million values, 9 give a level of 1.05.
 CERTIFY_SWEEPS: Final = 24
-# Fewest, typical and most likely numbers of these products: 1 to 7 for matrices of up to 500 rows, 9 as above.
+# Fewest, usual and most products, nearly always: 1 to 7 for matrices of up to 500 rows, 9 as above.
 LIKELY_SWEEPS: Final = 1, 4, 9
 # Below this `tol`, `Gram` may take one more pass for values whose squares lost their digits: 32 of 32 fits to small
 # matrices with tol=0, 8 with 1e-12, none with 1e-10.
