@@ -24,7 +24,7 @@ from scipy import sparse
 import shiftsvd as ss
 from shiftsvd.io import open_matrix
 from shiftsvd.preparation.prepare import Preparation
-from shiftsvd.transforms.smooth import Smooth, value
+from shiftsvd.transforms.smooth import OF_ZERO, Smooth
 
 COLUMNS, POOL, GROUPS, K = 20_000, 20_000, 40, 50
 AT_ONCE = 20_000  # rows that are written at a time
@@ -71,7 +71,7 @@ def _row(name: str, told: str, theta: np.ndarray, c: np.ndarray, r: np.ndarray, 
 
 def _error(S: Smooth, theta: np.ndarray, c: np.ndarray, r: np.ndarray) -> np.ndarray:
     """What the low-rank part errs by."""
-    exact = np.sqrt(theta) * value(S.name, np.log(r)[:, None] + np.log(c / theta))
+    exact = np.sqrt(theta) * OF_ZERO[S.name](np.log(r)[:, None] + np.log(c / theta))
     return S.left(r) @ S.right.T - exact
 
 

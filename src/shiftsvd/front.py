@@ -24,14 +24,14 @@ from shiftsvd.runs.memory import ROUNDED_UP, OverLimit, Resources, affordable, p
 from shiftsvd.shifts import Shift
 from shiftsvd.sketch import generator
 from shiftsvd.solvers import Solver
-from shiftsvd.solvers.auto import asked_for, check_solver, solver_named
-from shiftsvd.solvers.base import TOL, Perturbation, check_rank, check_tol, solve_perturbed
+from shiftsvd.solvers.auto import check_solver, solver_named
+from shiftsvd.solvers.base import TOL, Perturbation, check_rank, check_tol, most_components, solve_perturbed
 from shiftsvd.solvers.cost import tall
 from shiftsvd.solvers.randomized import ShiftedRandomizedSVD, unsupported_shift
 from shiftsvd.transforms.base import Transform
 from shiftsvd.transforms.chains import Preprocess, as_transforms, width
 
-_LEFT_OUT: Final = TOL  # default of `tol`; `is` distinguishes it from an equal number that was passed
+_LEFT_OUT: Final = float(repr(TOL))  # default of `tol`: an object of its own, which `is` tells from any equal number
 
 
 def svd(
@@ -249,6 +249,7 @@ def planned(
 
 
 def within(memory_limit: int | str | None, A: Operator, k: int | float, solver: str | Solver, tol: float) -> Solver:
+    # Return the solver of the fit; raise OverLimit if it needs more memory than the limit.
     try:
         return _checked_solver(memory_limit, A, k, solver, tol)
     except OverLimit as error:
@@ -257,7 +258,7 @@ def within(memory_limit: int | str | None, A: Operator, k: int | float, solver: 
 
 # A larger limit reads larger blocks, which need more: return a limit that is enough for its own blocks.
 def _enough(needed: int, limit: int, A: Operator, k: int | float, solver: str | Solver, tol: float) -> int:
-    count = asked_for(A, k)
+    count = most_components(A, k)
     while True:
         B = larger_blocks(A, needed + needed // ROUNDED_UP - limit)
         found = solver_named(solver, B, k, tol, needed).needed_bytes(B, count)
@@ -269,7 +270,7 @@ def _enough(needed: int, limit: int, A: Operator, k: int | float, solver: str | 
 def _checked_solver(
     memory_limit: int | str | None, A: Operator, k: int | float, solver: str | Solver, tol: float
 ) -> Solver:
-    count = asked_for(A, k)
+    count = most_components(A, k)
     chosen = solver_named(solver, A, k, tol, memory_limit)
     what = f"finding {plural(count, 'component')} of a {A.shape[0]:,} x {A.shape[1]:,} matrix"
     try:

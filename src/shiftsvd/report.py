@@ -232,7 +232,7 @@ def _rows(fit: Fit, info: dict[str, Any]) -> list[dict[str, Any]]:
 
 def _table(rows: list[dict[str, Any]]) -> dict[str, str]:
     lines = [",".join(rows[0]), *(",".join("" if v is None else str(v) for v in row.values()) for row in rows)]
-    return _link("components", "csv", ("text/csv", "\n".join(lines).encode()))
+    return _link("variances", "csv", ("text/csv", "\n".join(lines).encode()))
 
 
 def _verdicts(fit: Fit, info: dict[str, Any]) -> list[str]:

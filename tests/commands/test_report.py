@@ -365,7 +365,7 @@ def test_new_samples_do_not_widen_axes_at_whose_edge_samples_are_drawn() -> None
 
 def test_figures_and_the_table_can_be_downloaded(full: Page) -> None:
     files = {attrs["download"]: attrs["href"] or "" for tag, attrs in full.tags if tag == "a"}
-    assert {"components.csv", "explained-variance.png", "scores-of-components-1-and-2.svg"} <= set(files)
+    assert {"variances.csv", "explained-variance.png", "scores-of-components-1-and-2.svg"} <= set(files)
     assert len(files) == 2 * full.count("svg") + 1
     content = {name: b64decode(data.partition("base64,")[2]) for name, data in files.items()}
     assert all(content[name].startswith(b"\x89PNG") for name in content if name.endswith("png"))
@@ -373,7 +373,7 @@ def test_figures_and_the_table_can_be_downloaded(full: Page) -> None:
         svg = ElementTree.fromstring(content[name])
         assert svg.tag.endswith("svg")
         assert b"currentColor" not in content[name]  # of the page
-    rows = content["components.csv"].decode().splitlines()
+    rows = content["variances.csv"].decode().splitlines()
     assert len(rows) == 1 + 5
     assert [float(row.split(",")[0]) for row in rows[1:]] == PCA.singular_values_.tolist()
 

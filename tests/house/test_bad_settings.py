@@ -229,7 +229,7 @@ def test_constructing_pca_checks_nothing():
     ss.PCA(-3, solver="exakt", svd_solver="lapack", tol=-1, missing="?").set_params(scale="stdd")
 
 
-@pytest.mark.parametrize("tol", [1e-4, 1e-3])
+@pytest.mark.parametrize("tol", [1e-4, 1e-3, ss.BlockLanczos().tol])
 def test_a_tolerance_beside_a_solver_object_is_refused_even_if_it_is_the_default(tol):
     message = f"tol applies to solvers given by name, got tol={tol}"
     refuses(message, lambda: ss.svd(X, 2, solver=ss.Exact(), tol=tol))

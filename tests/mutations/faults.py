@@ -198,9 +198,9 @@ FAULTS = (
     ),
     fault(
         "an index one past the last column",
-        "backends/files.py",
-        "least < 0 or largest >= X.shape[1]",
-        "least < 0 or largest > X.shape[1]",
+        "backends/validation.py",
+        "max(largest) < X.shape[1]",
+        "max(largest) <= X.shape[1]",
         "backends/test_disk.py",
         "backends",
     ),
@@ -287,8 +287,8 @@ FAULTS = (
     fault(
         "the repeated projection of what is nearly in the basis (C++)",
         "kernels/cpp/steps.hpp",
-        "again |= left < twice * twice * (left + taken);",
-        "again |= left < twice * twice * left;",
+        "again |= left < repeat_below * repeat_below * (left + taken);",
+        "again |= left < repeat_below * repeat_below * left;",
         "kernels/test_steps.py",
     ),
     fault(

@@ -216,7 +216,7 @@ def test_the_basis_may_come_in_panels(split: bool) -> None:
     found = toy_engine(A, K, 80, np.random.default_rng(0))
     single = float(np.finfo(np.float32).eps)
     whole = found.panels if split else (np.hstack(found.panels),)
-    found = Snapshot(**{**vars(found), "panels": whole, "eps": single, "measured": 1e-6})
+    found = Snapshot(**{**vars(found), "panels": whole, "eps": single, "extra_noise": 1e-6})
     p, budget = problem_of(ss.BlockLanczos(1e-2), A, K)
     reading = read(p, Products.of(p, budget), found, np.random.default_rng(1))
     exact = 0.9 ** np.arange(float(K))

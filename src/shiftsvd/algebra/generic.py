@@ -74,7 +74,7 @@ def shift_of(A: "Operator") -> "LowRank | None":
 
 @generic
 def fused(A: "Operator", passes: float) -> "Operator":
-    """Return the same matrix prepared for so many products: sorted for them, or its shift fused into its blocks."""
+    """Sort A for this many passes, or fuse its shift into its blocks; for 0 passes, only if that is free."""
     return A
 
 

@@ -28,7 +28,7 @@ PIECE = 2**18
 WORTH, WORTH_EACH = 2.5e7, 40
 
 
-def kept(
+def journaled(
     read: Callable[Concatenate[Matrix, Given], Panel],
 ) -> Callable[Concatenate[Matrix, Given], Panel]:
     @wraps(read)
@@ -140,7 +140,7 @@ class Blocked(Operator):
     @abstractmethod
     def _column_squares(self, weights: Vector | None) -> Vector: ...
 
-    @kept
+    @journaled
     def squares_beyond(self, V: Panel, W: Panel, weights: Vector | None = None) -> Vector:
         Wh = W.conj().T
 

@@ -24,7 +24,7 @@ from dask.system import CPU_COUNT
 from scipy.sparse import csr_array, issparse, sparray
 
 from shiftsvd.algebra.generic import with_entries
-from shiftsvd.backends.blocked import Rows, kept
+from shiftsvd.backends.blocked import Rows, journaled
 from shiftsvd.backends.dense import native_dtype
 from shiftsvd.backends.entries import LINES, Places, bare, changed_rows, some_lines
 from shiftsvd.backends.files import DiskRows, Merge, Panels, Reread, block_part, in_double, rows_operator
@@ -133,7 +133,7 @@ def _csr(chunk: Any, name: str) -> csr_array:
     used = int(chunk.indptr[-1])
     data, indices, indptr = map(in_order, (chunk.data[:used], chunk.indices[:used], chunk.indptr))
     X = csr_array((data, indices, indptr), shape=chunk.shape, copy=False)
-    return X if inspected(X, 1)[1] else X.copy()  # unsorted rows are sorted in place
+    return X if inspected(X, 1).in_order else X.copy()  # unsorted rows are sorted in place
 
 
 def block_operator(chunk: Any, own: BlockTask, shared: ReadTask) -> Operator:
@@ -361,11 +361,11 @@ class DaskRows(Reread):
     def least(self) -> float:
         return float(self._replace_shift(None)._total("least", merge=min))
 
-    @kept
+    @journaled
     def triangle(self, weights: Vector | None = None) -> Panel:
         return self._total("triangle", (), (in_double(weights),), folded)  # type: ignore[no-any-return]
 
-    @kept
+    @journaled
     def squares_beyond(self, V: Panel, W: Panel, weights: Vector | None = None) -> Vector:
         return self._total("squares_beyond", (V, W), (in_double(weights),))  # type: ignore[no-any-return]
 

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from shiftsvd.backends.blocked import Blocked, Rows, cut, exhaust, kept
+from shiftsvd.backends.blocked import Blocked, Rows, cut, exhaust, journaled
 from shiftsvd.kernels import kernels_for
 from shiftsvd.kernels.twin import range_errors_ignored
 from shiftsvd.numerics.digests import told
@@ -78,11 +78,11 @@ class DenseRows(Blocked):
     def matmat_in_double(self, V: Panel) -> Panel:
         return self.matmat(V) if self.costs.eps == np.finfo(np.float64).eps else self.pieces_times(V)
 
-    @kept
+    @journaled
     def rmatmat(self, W: Panel) -> Panel:
         return self._adjoint_times(W, self.dtype)
 
-    @kept
+    @journaled
     def rmatmat_in_double(self, W: Panel) -> Panel:
         return self._adjoint_times(W, panel_dtype(self.dtype))
 
@@ -93,7 +93,7 @@ class DenseRows(Blocked):
 
         return self._sum(part).astype(np.result_type(dtype, W.dtype), copy=False)
 
-    @kept
+    @journaled
     def gram(self, V: Panel, weights: Vector | None = None) -> Panel:
         dtype = self.dtype if V.dtype.char in "fF" else panel_dtype(self.dtype)
 
@@ -106,7 +106,7 @@ class DenseRows(Blocked):
 
         return self._sum(part)
 
-    @kept
+    @journaled
     def gram_matrix(self, weights: Vector | None = None) -> Panel:
         def product(lo: int, hi: int) -> Panel:
             block = self.formed((lo, hi))

@@ -15,7 +15,7 @@ from scipy.sparse import csr_array, issparse
 from shiftsvd.algebra import generic
 from shiftsvd.algebra.combined import VStack
 from shiftsvd.algebra.operator import Derived
-from shiftsvd.backends.blocked import PIECE, Blocked, Rows, exhaust, kept
+from shiftsvd.backends.blocked import PIECE, Blocked, Rows, exhaust, journaled
 from shiftsvd.backends.dense import BLOCK as MULTIPLIED
 from shiftsvd.backends.dense import DenseRows, native_dtype
 from shiftsvd.backends.source import Multiplied, RowSource, outside, rows_of
@@ -144,7 +144,7 @@ class Reread(Blocked):
     def counts(self) -> Vector:
         return self.remembered("counts", self._counts)
 
-    @kept
+    @journaled
     def _counts(self) -> Vector:
         return self._replace_shift(None)._total("counts")  # type: ignore[no-any-return]
 
@@ -167,15 +167,15 @@ class Reread(Blocked):
     def row_products(self, V: Panel) -> Iterator[tuple[int, Panel]]:
         return self._rows("matmat", V)
 
-    @kept
+    @journaled
     def rmatmat(self, W: Panel) -> Panel:
         return self._total("rmatmat", own=(W,))  # type: ignore[no-any-return]
 
-    @kept
+    @journaled
     def rmatmat_in_double(self, W: Panel) -> Panel:
         return self._total("rmatmat_in_double", own=(W,))  # type: ignore[no-any-return]
 
-    @kept
+    @journaled
     def gram(self, V: Panel, weights: Vector | None = None) -> Panel:
         return self._total("gram", (V,), (in_double(weights),))  # type: ignore[no-any-return]
 
@@ -183,19 +183,19 @@ class Reread(Blocked):
         both = self._gram_with_double(V, D, weights)
         return both[:, : V.shape[1]], both[:, V.shape[1] :]
 
-    @kept
+    @journaled
     def _gram_with_double(self, V: Panel, D: Panel, weights: Vector | None) -> Panel:
         return self._total("gram_with_double", (V, D), (in_double(weights),))  # type: ignore[no-any-return]
 
-    @kept
+    @journaled
     def gram_matrix(self, weights: Vector | None = None) -> Panel:
         return self._total("gram_matrix", own=(in_double(weights),))  # type: ignore[no-any-return]
 
-    @kept
+    @journaled
     def triangle(self, weights: Vector | None = None) -> Panel:
         return generic.by_blocks(self, weights)
 
-    @kept
+    @journaled
     def adjoint_triangle(self, weights: Vector | None = None) -> Panel:
         return generic.by_blocks(self.H, weights)
 
@@ -212,7 +212,7 @@ class Reread(Blocked):
     def _row_moments(self, weights: Vector | None) -> list[Moments]:
         return [part for _, part in self._rows("row_moments", weights)]
 
-    @kept
+    @journaled
     def _column_squares(self, weights: Vector | None) -> Vector:
         return self._total("column_squares", own=(in_double(weights),))  # type: ignore[no-any-return]
 
@@ -267,15 +267,13 @@ def _sound(X: csr_array, shifted_inside: bool, name: str, lo: int) -> csr_array:
     # Small integers are exact in single precision, where products are faster; shifted full lines would not be.
     small = X.dtype.kind in "iub" and X.dtype.itemsize <= 2 and not shifted_inside
     X.data = np.ascontiguousarray(X.data, np.float32 if small else native_dtype(X.dtype))
-    kernels = best.inspect(X, (0, X.shape[0])) if X.data.dtype.char in "fd" else None
-    least, largest = kernels[2:4] if kernels else (X.indices.min(initial=0), X.indices.max(initial=-1))
-    if X.nnz and (least < 0 or largest >= X.shape[1]):
+    found = inspected(X, 1)
+    if not found.inside:
         raise outside(X, name, lo)
-    finite, ordered_rows = (kernels[:2] == (0, 0), kernels[4]) if kernels else inspected(X, 1)
-    if not finite:
+    if not found.finite:
         _check(finite_sparse, X, name, lo)
-    X.has_canonical_format = ordered_rows
-    if not ordered_rows:
+    X.has_canonical_format = found.in_order
+    if not found.in_order:
         X.sum_duplicates()
     return X
 

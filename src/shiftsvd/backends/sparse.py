@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from scipy.sparse import coo_array, csr_array
 
-from shiftsvd.backends.blocked import PIECE, Blocked, Rows, exhaust, kept, slice_of
+from shiftsvd.backends.blocked import PIECE, Blocked, Rows, exhaust, journaled, slice_of
 from shiftsvd.events import record_read
 from shiftsvd.kernels import Kernels, best, kernels_for, ordered, shared
 from shiftsvd.kernels.twin import CSR, Array, Groups, Steps, StepTaker, csr_of, range_errors_ignored, sum_by, take_rows
@@ -125,8 +125,8 @@ def _absent(i: Vector, j: Vector, rows: Vector, columns: Vector) -> tuple[Vector
 ENTRIES = 2**19
 # Entries of a block for each column, with which sums of panels take a tenth of the time of products.
 SUMS = 64
-# Bytes of one panel that stays in the cache of a core beside another.
-PANEL_CACHE = 2**20
+# Bytes of one panel that stays in the cache of a core beside another; bytes of a row of 16 columns in double precision.
+PANEL_CACHE, PANEL_ROW = 2**20, 128
 # Bytes of an accumulator of the columns: wider panels are multiplied a few columns at a time.
 ACCUMULATOR = 2**24
 # Entries up to which a product is one call. An interrupt waits for its end: 0.15 s with 16 columns on one core, 0.6 s
@@ -163,7 +163,7 @@ class SparseRows(Blocked):
     memo: dict[str, Any] = field(default_factory=dict)
     full_columns: Vector | None = None  # of a larger matrix that these rows are part of
     lines_done: bool = False  # X has its full lines shifted already, and `shift` is that of the others
-    asked: LowRank | None = None  # then the shift of all lines: entries and means are rounded at its level
+    asked: LowRank | None = None  # if `lines_done`, the shift of all lines: entries and means are rounded at its level
     is_block: bool = False  # rows of a larger matrix, which one thread multiplies
     powers: Powers = (0, 0)  # exponents of the powers of two that stored entries are multiplied by
     kind: np.dtype[Any] | None = None  # of the data, where X holds them in double precision
@@ -171,7 +171,7 @@ class SparseRows(Blocked):
     held_bytes: int = 0  # what X takes of the memory limit, where it was read from a file for this fit
     held: np.dtype[Any] = field(init=False)  # of the entries that are multiplied
     full: FullLines | None = field(init=False)
-    outside: LowRank = field(init=False)  # the shift of all other lines, of rank 0 if there is none
+    outside: LowRank = field(init=False)  # the shift of all lines that are not full, of rank 0 if there is none
     ready: CSR | None = field(init=False)  # the entries that are multiplied, where X needs no change or there is room
 
     def __post_init__(self) -> None:
@@ -226,7 +226,7 @@ class SparseRows(Blocked):
             working += (self.n_threads + 1) * (self.dtype.itemsize if self.full is None else SHIFTED) * largest
         if self.shape[0] < self.shape[1]:
             working += self._bytes_the_other_way if self._is_copied else self._bytes_of_sums
-        single_pays = self.dtype.itemsize == 4 or 128 * min(self.shape) > PANEL_CACHE
+        single_pays = self.dtype.itemsize == 4 or PANEL_ROW * min(self.shape) > PANEL_CACHE
         return {
             "eps": float(np.finfo(np.float64).eps),  # of products, and of full lines that are shifted
             "stored": int(self.X.nnz),
@@ -282,7 +282,7 @@ class SparseRows(Blocked):
         exhaust(self._each(part))
         return Y
 
-    @kept
+    @journaled
     def rmatmat(self, W: Panel) -> Panel:
         if self._comes_apart(W):
             return as_complex(self.rmatmat(as_real(W)))
@@ -299,7 +299,7 @@ class SparseRows(Blocked):
             self._add_up(scattered, Z[:, lo : lo + at_once])
         return Z
 
-    @kept
+    @journaled
     def gram(self, V: Panel, weights: Vector | None = None) -> Panel:
         if self._comes_apart(V):
             return as_complex(self.gram(as_real(V), weights))
@@ -353,7 +353,7 @@ class SparseRows(Blocked):
     def _edges(self) -> list[int]:
         return [0, *(hi for _, hi in self.blocks())]
 
-    @kept
+    @journaled
     def gram_matrix(self, weights: Vector | None = None) -> Panel:
         L, R = self.outside.L, self.outside.R
         wL = L if weights is None else weights[:, None] * L

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -259,7 +259,7 @@ def canonical(X: Any, n_threads: int, memory_limit: int | str | None, allow_nan:
         affordable(X.nnz * (X.dtype.itemsize + 8), memory_limit, f"converting {X.format.upper()} to CSR")
         sound_places(X)
         X = X.tocsr()
-    sound_structure(X)
+    sound_pointers(X)
     by_columns = X.format == "csc"
     shape = X.shape[::-1] if by_columns else X.shape
     used = int(X.indptr[-1])  # SciPy allows longer arrays, but only of equal length
@@ -272,20 +272,32 @@ def canonical(X: Any, n_threads: int, memory_limit: int | str | None, allow_nan:
     indices, indptr = np.ascontiguousarray(X.indices[:used]), np.ascontiguousarray(X.indptr)
     # The arrays are shared; only flags such as `has_sorted_indices` are kept on our own container.
     C = csr_array((data, indices, indptr), shape=shape, copy=False)
-    finite, ordered_rows = inspected(C, n_threads)
-    if not finite:
+    found = inspected(C, n_threads)
+    if not found.inside:
+        sound_structure(X)  # raises the error
+    if not found.finite:
         finite_sparse(C, by_columns, allow_nan)
-    C.has_canonical_format = ordered_rows
-    if not ordered_rows:
+    C.has_canonical_format = found.in_order
+    if not found.in_order:
         affordable(C.nnz * (C.dtype.itemsize + C.indices.itemsize), memory_limit, "sorting the sparse rows")
         C = sorted_rows(C, n_threads)
     return C, by_columns
 
 
-def inspected(X: CSR, n_threads: int) -> tuple[bool, bool]:
+class Inspected(NamedTuple):
+    """Properties of all entries of a CSR matrix."""
+
+    finite: bool
+    inside: bool  # column indices are inside of the matrix
+    in_order: bool  # column indices increase in each row
+
+
+def inspected(X: CSR, n_threads: int) -> Inspected:
     kernels = best if X.dtype.char in "fd" else twin
     parts = list(ordered(lambda rows: kernels.inspect(X, rows), _blocks(X), n_threads))
-    return not any(n_nan or n_inf for n_nan, n_inf, *_ in parts), all(part[-1] for part in parts)
+    n_nan, n_inf, least, largest, in_order = zip(*parts, strict=True)
+    inside = min(least) >= 0 and max(largest) < X.shape[1]
+    return Inspected(not any(n_nan + n_inf), inside, all(in_order))
 
 
 def sorted_rows(X: CSR, n_threads: int) -> CSR:

@@ -61,8 +61,8 @@ from shiftsvd.runs.messages import columns_called, notice, warn
 from shiftsvd.runs.outputs import Outputs, local
 from shiftsvd.runs.progress import progress
 from shiftsvd.solvers import BlockLanczos, Gram, Solver, estimate
-from shiftsvd.solvers.auto import asked_for, solver_named
-from shiftsvd.solvers.base import NOT_CERTIFIED
+from shiftsvd.solvers.auto import solver_named
+from shiftsvd.solvers.base import NOT_CERTIFIED, most_components
 from shiftsvd.solvers.constants import MISSED_TOL
 from shiftsvd.solvers.reading import certificate_bytes
 from shiftsvd.transforms.chains import as_transforms
@@ -328,7 +328,7 @@ def solver_of(given: Observed, k: int | float, settings: Settings, memory: int |
     if isinstance(named, BlockLanczos | Gram):
         return settings.solver
     # Do not ask how much memory is free: a repeated command must make the same choice, to continue from a checkpoint.
-    room = spare(certificate_bytes(A, asked_for(A, k)), memory or ROOM)
+    room = spare(certificate_bytes(A, most_components(A, k)), memory or ROOM)
     solver = replace(named, certify=room if settings.certify is None else settings.certify)
     object.__setattr__(solver, "reason", named.reason)
     return solver
@@ -389,7 +389,7 @@ def estimated(wanted: Settings) -> None:
     )
     # Covariates: the centred columns, their basis and copies (5 m per covariate); coefficients (2 n per covariate).
     regressed = 0 if C is None else 8 * C.shape[1] * (5 * B.shape[0] + 2 * B.shape[1])
-    count = asked_for(B, k)
+    count = most_components(B, k)
     model = (count + 6) * B.shape[1] * 8
     stages = {"opening": opening, "ranking": ranking, "fit": foreseen.peak_bytes + regressed}
     if completion is not None:

@@ -96,12 +96,12 @@ class Kernels(Protocol):
     def pack(self, numbers: Array, differences: bool) -> Packed: ...
 
 
-def _best() -> tuple[Kernels, Any, str | None]:
+def _compiled() -> tuple[Any, str | None]:
     wanted = os.environ.get("SHIFTSVD_KERNELS", "auto")
     if wanted not in ("auto", "require", "off"):
         raise ValueError(f"SHIFTSVD_KERNELS must be auto, require or off, got {wanted!r}")
     if wanted == "off":
-        return twin, None, None
+        return None, None
     try:
         from shiftsvd.kernels import compiled
     except ImportError as error:
@@ -109,17 +109,18 @@ def _best() -> tuple[Kernels, Any, str | None]:
         if wanted == "require":
             raise ImportError(lacking) from error
         logging.getLogger("shiftsvd").warning(lacking)
-        return twin, None, lacking
-    return compiled, compiled, None
+        return None, lacking
+    return compiled, None
 
 
-best, _shared, lacking = _best()
 if TYPE_CHECKING:
     from shiftsvd.kernels import compiled
 
     shared = compiled
+    lacking: str | None
 else:
-    shared = _shared  # the compiled kernels, some of which split a call among threads of their own; or None
+    shared, lacking = _compiled()  # the compiled kernels, some of which split a call among their own threads, or None
+best: Kernels = shared or twin
 
 
 def instruction_set() -> str:

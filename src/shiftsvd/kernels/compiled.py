@@ -171,7 +171,7 @@ def transpose(X: CSR, n_threads: int) -> CSR:
 def subtract(X: Array, L: Array, Rt: Array, dtype: npt.DTypeLike) -> Array:
     if X.shape[1] == 1 or not len(X):
         return twin.subtract(X, L, Rt, dtype)
-    if X.dtype != dtype or X.strides[1] != X.itemsize or X.strides[0] % X.itemsize:
+    if X.dtype != dtype or not _has_contiguous_rows(X):
         out = X = np.array(X, dtype, order="C")
     else:
         out = np.empty(X.shape, dtype)
@@ -180,7 +180,7 @@ def subtract(X: Array, L: Array, Rt: Array, dtype: npt.DTypeLike) -> Array:
 
 
 def dense_moments(X: Array, weights: Array | None, total: float) -> tuple[Array, Array, Array]:
-    if X.dtype not in REAL or X.strides[1] != X.itemsize or X.strides[0] % X.itemsize:
+    if X.dtype not in REAL or not _has_contiguous_rows(X):
         return twin.dense_moments(X, weights, total)
     sums = np.empty((3, X.shape[1]))
     _compiled.dense_moments(X, weights, total, *sums)
@@ -338,5 +338,5 @@ def _ranges(X: CSR, rows: Range) -> list[Range]:
 
 def _unit_stride(W: Array, dtype: npt.DTypeLike) -> Array:
     W = W.astype(dtype, copy=False)
-    unit = W.shape[1] == 1 or W.strides[1] == W.itemsize
-    return W if unit and W.strides[0] % W.itemsize == 0 else np.ascontiguousarray(W)
+    one = W.shape[1] == 1 and W.strides[0] % W.itemsize == 0
+    return W if one or _has_contiguous_rows(W) else np.ascontiguousarray(W)

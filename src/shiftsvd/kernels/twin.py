@@ -90,7 +90,7 @@ RawMoments = tuple[Array, Array, Array, Array]
 
 
 class Steps(NamedTuple):
-    """Steps of block Lanczos: the state before or after them, named as in `solvers.krylov.Factorization`."""
+    """State before or after steps of block Lanczos. B, H, size, last, scale: see `solvers.krylov.Factorization`."""
 
     B: Array
     H: Array

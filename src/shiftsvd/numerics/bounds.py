@@ -119,7 +119,7 @@ def value_errors(ritz: Ritz, S: Vector | None = None, inferring: bool = True) ->
     theta, E, k, noise = ritz.theta, ritz.E, ritz.k, ritz.noise
     S = np.sqrt(np.where(theta[:k] > ritz.zero, theta[:k], 0)) if S is None else S
     bounds = value_bounds(theta, ritz.rounded_squares, k, ritz.limit)
-    depth = _depth(ritz)
+    depth = _growth_depth(ritz)
     if ritz.has_proven_growth:
         bounds = np.minimum(bounds, ritz.proven_growth)
     elif not inferring and ritz.level > -np.inf:
@@ -134,11 +134,11 @@ def value_errors(ritz: Ritz, S: Vector | None = None, inferring: bool = True) ->
 
 
 def inferred_level(ritz: Ritz) -> float:
-    depth = max(_depth(ritz), min(ritz.k, len(ritz.theta) - 1))
+    depth = max(_growth_depth(ritz), min(ritz.k, len(ritz.theta) - 1))
     return float(ritz.theta[depth] + AHEAD * ritz.r[depth] + ritz.noise)
 
 
-def _depth(ritz: Ritz) -> int:
+def _growth_depth(ritz: Ritz) -> int:
     return min(ritz.k + BEYOND, len(ritz.theta) // 3)
 
 

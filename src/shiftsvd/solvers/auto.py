@@ -16,7 +16,7 @@ from shiftsvd.names import SolverName
 from shiftsvd.operators import Operator
 from shiftsvd.runs.memory import parse_bytes
 from shiftsvd.solvers import constants
-from shiftsvd.solvers.base import TOL, Solver, check_rank
+from shiftsvd.solvers.base import TOL, Solver, check_rank, most_components
 from shiftsvd.solvers.cost import Cost, Work, vector_bytes
 from shiftsvd.solvers.direct import Exact, Gram
 from shiftsvd.solvers.lanczos import BlockLanczos
@@ -121,14 +121,9 @@ def auto_solver(A: Any, k: int | float, tol: float = TOL, memory_limit: int | st
 def _affordable(solvers: list[Solver], A: Operator, k: int | float, memory_limit: int | str | None) -> list[Solver]:
     if memory_limit is None:
         return solvers
-    peaks = [solver.peak_bytes(A, asked_for(A, k)) for solver in solvers]
+    peaks = [solver.peak_bytes(A, most_components(A, k)) for solver in solvers]
     limit = max(parse_bytes(memory_limit), min(peaks))  # if no solver fits, choose those with the least memory
     return [solver for solver, peak in zip(solvers, peaks, strict=True) if peak <= limit]
-
-
-def asked_for(A: Operator, k: int | float) -> int:
-    # Number of components for predictions: a share of the variance may need all.
-    return min(A.shape) if isinstance(k, float) else int(k)
 
 
 def _costs(A: Operator, k: int | float, tol: float) -> dict[Solver, Cost]:
@@ -272,7 +267,7 @@ def estimate(
     if not isinstance(k, float):
         check_rank(k, A.shape)
     chosen = solver_named(solver, A, k, tol, memory_limit)
-    count = asked_for(A, k)
+    count = most_components(A, k)
     peak = chosen.needed_bytes(A, count) + kept_bytes(as_transforms(preprocess), A, tol)
     peak += vector_bytes(A, count, shift, sample_weight is not None)
     certificate = chosen.certificate_passes(A, count)

@@ -155,7 +155,7 @@ class Solver(ABC):
         Returns
         -------
         (int, int)
-            Fewest and most likely number of passes.
+            Fewest and most passes that are likely.
         """
         expected = round(self.expected_passes(A, k))
         return expected, expected
@@ -202,14 +202,14 @@ class Solver(ABC):
         self.check_share(k)
         if not _is_share(k):
             check_rank(k, A.shape)  # type: ignore[arg-type]
-        watch, started = MemoryWatch(), time.perf_counter()
-        count = int(k) if k >= 1 else min(A.shape)
+            k = int(k)
+        watch, started, count = MemoryWatch(), time.perf_counter(), most_components(A, k)
         set_expected_passes(self.expected_passes(A, count) + self.certificate_passes(A, count)[1])
         rng = generator(rng)
         with threads(A.costs.n_threads):
             B, unit, norm = in_units(A)  # A over a power of two, if squares could overflow or underflow
-            factors = self.factorize(B, k if isinstance(k, float) else int(k), rng)
-            F = self._result(B, len(factors.S) if isinstance(k, float) else int(k), factors, tol)
+            factors = self.factorize(B, k, rng)
+            F = self._result(B, len(factors.S) if isinstance(k, float) else k, factors, tol)
             if self.certify and F.info.converged is None:
                 F = certify(B, F, rng, tol)
             error = residual_norm(B, F, factors, norm)
@@ -307,6 +307,11 @@ def _ranges(numbers: Vector) -> str:
 
 def _is_share(k: int | float) -> bool:
     return isinstance(k, float) and 0 < k < 1
+
+
+def most_components(A: Operator, k: int | float) -> int:
+    # A share of the variance may need all.
+    return min(A.shape) if isinstance(k, float) else int(k)
 
 
 def check_rank(k: int, shape: tuple[int, int]) -> None:

@@ -114,12 +114,11 @@ class Work(NamedTuple):
     def sparse(self) -> bool:
         return self.costs.stored < self.m * self.n
 
-    def product_seconds(self, columns: float, size: int | None = None) -> float:
-        size = size or self.size
+    def product_seconds(self, columns: float) -> float:
         if not self.sparse:
-            return 4 * self.costs.stored * columns * THIN[size] / THREADS
+            return 4 * self.costs.stored * columns * THIN[self.size] / THREADS
         misses = MISSES if self.n * 256 > CACHE else 1.0
-        return self.costs.stored * columns * SPARSE[size] * misses / THREADS
+        return self.costs.stored * columns * SPARSE[self.size] * misses / THREADS
 
     def read_seconds(self, n_passes: float) -> float:
         formed = 0.0 if self.sparse else self.costs.stored * FORM / THREADS

@@ -215,10 +215,10 @@ class Gram(Solver):
         V = Z[:, : k if len(theta) == n else k + 1]
         ritz = Ritz(theta, np.zeros((0, len(theta))), k, 0.0, level, zero=rank_floor(A, float(np.sqrt(theta[0]))) ** 2)
         eps = A.costs.gram_eps
-        product, measured = (Product(G @ V, eps), noise) if proven and not self.last_pass else (None, 0.0)
+        product, extra_noise = (Product(G @ V, eps), noise) if proven and not self.last_pass else (None, 0.0)
         p, budget = problem_of(self._lanczos(), A, k)[0], Budget(2, n_passes=1, widest=n)
         products = replace(Products.of(p, budget), precise=True)
-        stopped = Snapshot(ritz, V, V[:, :0], (), Proven(0), eps, measured, product)
+        stopped = Snapshot(ritz, V, V[:, :0], (), Proven(0), eps, extra_noise, product)
         return read(p, products, stopped, rng).factors(A, budget)
 
     def _by_lanczos(self, A: Operator, G: Panel, k: int | float, rng: Generator) -> Factors:

@@ -198,18 +198,18 @@ def errors_of_pairs(product: Panel, V: Panel, theta: Vector, noise: float, limit
 
 def _groups(ritz: Ritz) -> tuple[Vector, Vector, int]:
     """Return the first index and the radius of each group, and the end of the group of the k-th value."""
-    depth = _depth(ritz)
+    depth = _group_depth(ritz)
     starts, radii = groups(ritz.theta[:depth], _squares(ritz)[:depth])
     return starts, radii, int(min(starts[starts >= ritz.k], default=depth))
 
 
 def _unresolved(ritz: Ritz) -> NDArray[np.bool_]:
     starts, radii, _ = _groups(ritz)
-    sizes = np.diff(np.append(starts, _depth(ritz)))
+    sizes = np.diff(np.append(starts, _group_depth(ritz)))
     return np.repeat((sizes > 1) & (radii > 2 * np.sqrt(sizes) * _rounding(ritz)), sizes)[: ritz.k]
 
 
-def _depth(ritz: Ritz) -> int:
+def _group_depth(ritz: Ritz) -> int:
     return min(ritz.k + NEIGHBOURS, len(ritz.theta))
 
 

@@ -138,10 +138,13 @@ class Products:
     def of(cls, p: Problem, budget: Budget) -> "Products":
         X, costs, last = p.multiplied, p.multiplied.costs, max(p.A.costs.gram_reads, 1)
         hidden, with_double = max(p.leader, p.cancelled), partial(gram_with_double, X)
-        products = cls(X.gram, panel_dtype(X.dtype), budget, costs.gram_reads, last, costs.gram_eps, hidden)
-        in_single = p.A.dtype == np.float32
-        products = replace(products, with_double=with_double, step_taker=step_taker(X))
-        return replace(products, precise=not p.single, data_in_single=in_single)
+        return cls(
+            *(X.gram, panel_dtype(X.dtype), budget, costs.gram_reads, last, costs.gram_eps, hidden),
+            precise=not p.single,
+            data_in_single=p.A.dtype == np.float32,
+            with_double=with_double,
+            step_taker=step_taker(X),
+        )
 
     @property
     def eps(self) -> float:

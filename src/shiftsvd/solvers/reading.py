@@ -43,7 +43,7 @@ class Snapshot:
     panels: tuple[Panel, ...]  # the basis that spans the Ritz vectors, cut by columns
     proven: Proven  # bounds by probes, which have used ``1 - 2**-n_probes`` of the probability
     eps: float  # rounding unit of the products
-    measured: float  # further rounding errors: measured in single precision, else of terms that cancel
+    extra_noise: float  # further rounding errors: measured in single precision, else of terms that cancel
     product: Product | None = None  # ``G V``, if it was multiplied along with a probe
 
 
@@ -75,7 +75,7 @@ def read(p: Problem, G: Products, s: Snapshot, rng: Generator) -> Reading:
     last, k = _last_product(p, G, s, rng), s.ritz.k
     V, R, theta, S, rounded = _components(p, s.V, last, k, G.budget)
     every = np.append(theta, last.rest.theta)
-    noise = bounds.rounding_of(every, last.eps, last.measured)
+    noise = bounds.rounding_of(every, last.eps, last.extra_noise)
     ritz = replace(last.rest, theta=every, E=_all_residuals(R, s.block, last.rest.E), noise=noise)
     S = np.where(S**2 > ritz.zero, S, 0.0)[:k]
     return Reading(V[:, :k], S, _certificate(p, ritz, S, rounded[:k]))
@@ -86,20 +86,20 @@ class LastProduct(NamedTuple):
 
     panel: Panel
     eps: float
-    measured: float
+    extra_noise: float
     rest: Ritz
     coupling: float
 
 
 def _last_product(p: Problem, G: Products, s: Snapshot, rng: Generator) -> LastProduct:
     product, theta, left = _product_of(p, G, s, rng), s.ritz.theta, s.V.shape[1]
-    measured = s.measured if G.precise else G.measured
+    extra = s.extra_noise if G.precise else G.measured
     rest = replace(s.ritz, theta=theta[left:], E=s.ritz.E[:, left:], proven_limit=s.proven.limit(s.ritz.k))
     panel, eps, coupling = in_dtype(product.panel, s.V.dtype), product.eps, 0.0
     if s.eps > eps:  # the other Ritz values keep the rounding errors of single precision
-        rest = bounds.with_rounding(rest, bounds.rounding_of(theta, s.eps, measured))
+        rest = bounds.with_rounding(rest, bounds.rounding_of(theta, s.eps, extra))
         coupling = _coupling(s.panels, s.V, panel)
-    return LastProduct(panel, eps, measured if eps > p.A.costs.gram_eps or G.precise else 0.0, rest, coupling)
+    return LastProduct(panel, eps, extra if eps > p.A.costs.gram_eps or G.precise else 0.0, rest, coupling)
 
 
 def _product_of(p: Problem, G: Products, s: Snapshot, rng: Generator) -> Product:
@@ -140,7 +140,7 @@ def _components(
     V, R = times(V, w), times(last.panel, w)
     subtract_multiples(R, V, theta)
     S = np.sqrt(np.maximum(theta, 0))
-    noise, of_shift = bounds.rounding_of(theta, last.eps, last.measured), shift_rounding(A, last.eps)
+    noise, of_shift = bounds.rounding_of(theta, last.eps, last.extra_noise), shift_rounding(A, last.eps)
     rounded = noise / (2 * np.maximum(theta, TINY)) + of_shift / np.maximum(S, TINY)
     # A square below its rounding error determines no digit of the value, which need not be 0.
     most = ROUNDING_SHARE * max(p.tol, bounds.residual_rounding(last.eps))

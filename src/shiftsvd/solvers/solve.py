@@ -34,26 +34,27 @@ def solve(p: Problem, budget: Budget, rng: Generator) -> Reading:
                 continue
             case Leaders(count):
                 return deflate_leaders(p, G, F, ritz.first(count), rng)
-        V, block, product, steps = vectors_to_read(F, ritz.k), F.block, None, 1
+        V, block, product = vectors_to_read(F, ritz.k), F.block, None
         needs = [] if outcome is Stop.SPENT else unproven(p, ritz, proven)
         if needs:
             block = block.copy()
             to_multiply = V if p.multiplied is p.A else None
             proven, kept, product = prove(G, F, ritz, needs, proven, to_multiply, cold=p.start is None)
-            found_missed = bool(unproven(p, ritz, proven))
-            steps = int(found_missed)
-            # Take a step if the probe found missed values. Check again without a step if the run was stuck, or if the
-            # basis spans the whole space: the level of the probe makes error bounds smaller.
-            if found_missed or outcome is Stop.STUCK or F.size == F.n:
+            still_unproven = bool(unproven(p, ritz, proven))
+            steps = int(still_unproven)
+            # Take a step if values may be missed. Check again without a step if the run was stuck, or if the basis
+            # spans the whole space: the level of the probe makes error bounds smaller.
+            if still_unproven or outcome is Stop.STUCK or F.size == F.n:
                 continue
             ritz, proven = with_probe_level(p, G, ritz, kept, proven)
         panels = (F.B[:, : min(len(ritz.theta), F.size)],)
-        measured = G.extra_rounding(first_singular_value(ritz.theta))
-        reading = read(p, G, Snapshot(ritz, V, block, panels, proven, G.eps, measured, product), rng)
+        extra_noise = G.extra_rounding(first_singular_value(ritz.theta))
+        reading = read(p, G, Snapshot(ritz, V, block, panels, proven, G.eps, extra_noise, product), rng)
         readings += 1
         if reading.values_converged or readings == constants.READINGS or outcome is not Stop.CONVERGED:
             return reading
         F.end_probe()
+        steps = 1
         if cannot_step(G, F):
             return reading
 
@@ -72,7 +73,10 @@ def converge(
 
 
 def advance(G: Products, F: Factorization, count: Callable[[Vector], int], steps: int) -> RitzPairs:
-    """Take `steps` steps, or fewer if the basis or the budget is exhausted; restarts keep `count` values."""
+    """Take `steps` steps, or fewer if the basis or the budget is exhausted.
+
+    Restarts keep at least `count` Ritz vectors and a block.
+    """
     F.end_probe()
     if steps > 1 and F.size and F.columns < F.n:  # restart now, while the Ritz vectors of the check are stored
         F.restart_if_full(count(F.ritz().theta), steps)
@@ -86,8 +90,8 @@ def advance(G: Products, F: Factorization, count: Callable[[Vector], int], steps
 
 def take_steps(G: Products, F: Factorization, steps: int) -> int:
     """Take as many steps in one call as need neither a restart nor a decision; return how many were taken."""
-    is_converted = G.precise == F.single  # products are in double precision and the basis in single, or the reverse
-    if G.step_taker is None or not F.scale or is_converted:  # the first product sets the scale
+    dtypes_differ = G.precise == F.single  # products are in double precision and the basis in single, or the reverse
+    if G.step_taker is None or not F.scale or dtypes_differ:  # the first product sets the scale
         return 0
     taken = F.take_steps(min(steps, G.steps_left), G.step_taker)
     G.record_steps(taken, F.width)
@@ -118,17 +122,17 @@ def begin(p: Problem, budget: Budget, rng: Generator) -> tuple[Products, Factori
     G.precise = G.precise or not G.may_step(constants.FIRST_STEP)
     Q = first_block(p, p.start, G.dtype, rng)
     F = Factorization.of(Q, p.shape.columns, rng, not G.precise, p.shape.reserved)
-    return G, F, first_check(p, p.start, p.start is None and G.step_taker is not None)
+    return G, F, steps_to_first_check(p, p.start, p.start is None and G.step_taker is not None)
 
 
 def begin_in_double(p: Problem, G: Products, F: Factorization, ritz: Ritz, rng: Generator) -> int:
     G.precise = True
     start = F.vectors(ritz.k + p.shape.block)
     F.begin(first_block(p, start, G.dtype, rng))
-    return first_check(p, start)
+    return steps_to_first_check(p, start)
 
 
-def first_check(p: Problem, start: Panel | None, in_memory: bool = False) -> int:
+def steps_to_first_check(p: Problem, start: Panel | None, in_memory: bool = False) -> int:
     # Steps until the basis has twice as many columns as components, or as many as start vectors, plus some blocks.
     more = constants.FIRST_IN_MEMORY if in_memory else 1
     return -(-(2 * p.shape.wanted if start is None else start.shape[1]) // p.shape.block) + more

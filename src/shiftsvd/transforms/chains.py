@@ -286,7 +286,7 @@ def preprocess(X: Any, how: Preprocess) -> Operator:
     Notes
     -----
     Sums of rows and columns take one read of the data, and two for some transformations. Transformed entries of
-    matrices in memory are kept if they fit in half of the available memory.
+    matrices in memory are kept if they take at most a quarter of the available memory.
 
     Examples
     --------

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import ceil, log, pi, sin, sqrt
-from typing import Literal
+from typing import Final, Literal
 
 import numpy as np
 
@@ -25,12 +25,12 @@ CHECKED, LOBE, MARGIN = 400, 5, 2.0
 SHARE, LEAST = 1e-4, 1e-14
 
 
-def value(name: str, t: Panel) -> Panel:
-    # The transformed value of a zero over sqrt(theta), for the expectation mu = theta exp(t).
-    # Pearson: -sqrt(mu) / sqrt(1 + mu / theta). Deviance: -sqrt(2 theta log(1 + mu / theta)).
-    if name == "pearson":
-        return np.asarray(-np.exp(-0.5 * np.logaddexp(0, -t)))
-    return np.asarray(-np.sqrt(2 * np.logaddexp(0, t)))
+# The transformed value of a zero over sqrt(theta), for the expectation mu = theta exp(t).
+# Pearson: -sqrt(mu) / sqrt(1 + mu / theta). Deviance: -sqrt(2 theta log(1 + mu / theta)).
+OF_ZERO: Final[dict[SmoothName, Callable[[Panel], Panel]]] = {
+    "pearson": lambda t: -np.exp(-0.5 * np.logaddexp(0, -t)),
+    "deviance": lambda t: -np.sqrt(2 * np.logaddexp(0, t)),
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,7 +59,7 @@ class Smooth:
             a = np.log(distinct)
         for lo in range(0, len(a), AT_ONCE):
             part = slice(lo, lo + AT_ONCE)
-            L[part] = value(self.name, a[part, None] + nodes) @ mix
+            L[part] = OF_ZERO[self.name](a[part, None] + nodes) @ mix
         return L[place]
 
     @cached_property
@@ -85,11 +85,11 @@ class Smooth:
         b = np.linspace(lo, hi, CHECKED)
         reach = log(self.largest) + BEYOND
         a = np.arange(min(-hi, reach) - BELOW, reach + STEP, STEP)
-        exact = value(self.name, a[:, None] + b)
+        exact = OF_ZERO[self.name](a[:, None] + b)
         size = float(np.sqrt(np.mean(self.scale[there] ** 2)))
         accuracy = max(SHARE * self.tol / size, LEAST * float(np.abs(exact).max()))
         nodes = chebyshev(lo, hi, accuracy)
-        F, M = value(self.name, a[:, None] + nodes), interpolation(nodes, b)
+        F, M = OF_ZERO[self.name](a[:, None] + nodes), interpolation(nodes, b)
         V = np.linalg.svd(F, full_matrices=False)[2].T
         ranks = range(1, len(nodes) + 1)
         close = (s for s in ranks if np.abs((F @ V[:, :s]) @ (M @ V[:, :s]).T - exact).max() <= accuracy)
@@ -112,8 +112,8 @@ class Smooth:
 
     def _error(self, a: Vector, b: Vector) -> Panel:
         nodes, mix = self.basis
-        left = value(self.name, a[:, None] + nodes) @ mix
-        return np.asarray(left @ (interpolation(nodes, b) @ mix).T - value(self.name, a[:, None] + b))
+        left = OF_ZERO[self.name](a[:, None] + nodes) @ mix
+        return np.asarray(left @ (interpolation(nodes, b) @ mix).T - OF_ZERO[self.name](a[:, None] + b))
 
 
 def probes(x: Vector) -> tuple[Vector, Vector, int]:

@@ -335,7 +335,7 @@ void define_steps(nb::module_ &m) {
       [](typename Given::Stored X, std::optional<typename Given::Stored> across, typename Given::Scales weights,
          typename Given::Scales cols, Matrix<const double> L, Matrix<const double> R, std::vector<int> widths,
          Strided<T> B, Matrix<double> H, Matrix<T> W, std::int64_t size, std::int64_t last, std::int64_t steps,
-         double scale, double unit, double twice, Matrix<double> squares, Matrix<double> below, int threads) {
+         double scale, double unit, double repeat_below, Matrix<double> squares, Matrix<double> below, int threads) {
         std::int64_t w = W.shape(1), end = size + (steps + 1) * w;
         Given given(X, across, weights, cols, L, R, widths, w);
         std::int64_t n = given.n();
@@ -348,7 +348,7 @@ void define_steps(nb::module_ &m) {
         for (auto *square : {&squares, &below}) {
           require(std::int64_t(square->shape(0)) == w && std::int64_t(square->shape(1)) == w, "like W^T W");
         }
-        Krylov<T> F{B.data(), n, B.stride(1), H.data(), std::int64_t(H.shape(1)), size, w, last, scale, unit, twice};
+        Krylov<T> F{B.data(), n, B.stride(1), H.data(), std::int64_t(H.shape(1)), size, w, last, scale, unit, repeat_below};
         Taken taken{};
         {
           nb::gil_scoped_release released;
@@ -363,7 +363,7 @@ void define_steps(nb::module_ &m) {
       nb::arg("X").noconvert(), nb::arg("across").none().noconvert(), nb::arg("weights").none(), nb::arg("cols").none(),
       nb::arg("L").noconvert(), nb::arg("R").noconvert(), nb::arg("widths"), nb::arg("B").noconvert(),
       nb::arg("H").noconvert(), nb::arg("W").noconvert(), nb::arg("size"), nb::arg("last"), nb::arg("steps"),
-      nb::arg("scale"), nb::arg("unit"), nb::arg("twice"), nb::arg("squares").noconvert(), nb::arg("below").noconvert(),
+      nb::arg("scale"), nb::arg("unit"), nb::arg("repeat_below"), nb::arg("squares").noconvert(), nb::arg("below").noconvert(),
       nb::arg("threads"));
 }
 
@@ -472,7 +472,7 @@ template <class T>
 void define_projections(nb::module_ &m) {
   m.def(
       "project",
-      [](Strided<const T> B, std::int64_t near, Strided<T> W, T factor, double twice, std::optional<Strided<T>> Q,
+      [](Strided<const T> B, std::int64_t near, Strided<T> W, T factor, double repeat_below, std::optional<Strided<T>> Q,
          Matrix<double> coefficients, Matrix<double> squares, Matrix<double> below, double unit, double scale,
          int threads) {
         auto left = tall(B);
@@ -490,10 +490,10 @@ void define_projections(nb::module_ &m) {
         }
         nb::gil_scoped_release released;
         Team team(sharing(threads, pieces_of(left.rows)));
-        return project(team, tall_products<T>(), left, near, right, factor, twice, coefficients.data(), squares.data(),
+        return project(team, tall_products<T>(), left, near, right, factor, repeat_below, coefficients.data(), squares.data(),
                        next);
       },
-      nb::arg("B").noconvert(), nb::arg("near"), nb::arg("W").noconvert(), nb::arg("factor"), nb::arg("twice"),
+      nb::arg("B").noconvert(), nb::arg("near"), nb::arg("W").noconvert(), nb::arg("factor"), nb::arg("repeat_below"),
       nb::arg("Q").none(), nb::arg("coefficients").noconvert(), nb::arg("squares").noconvert(),
       nb::arg("below").noconvert(), nb::arg("unit"), nb::arg("scale"), nb::arg("threads"));
   m.def(

@@ -564,12 +564,12 @@ struct Next {
 constexpr double well_conditioned = 10, resolved = 1e3;
 
 // Projects W against the columns of B from `near` on, then against all columns of B, and once more if the second
-// projection shortens a column to less than `twice` of its length. Sets `coefficients`, B.columns x W.columns, to the
+// projection shortens a column to less than `repeat_below` of its length. Sets `coefficients`, B.columns x W.columns, to the
 // sum of those of the first two projections, and `squares` to W^T W. Then makes the columns of W orthonormal, in W and
 // in `next`, and returns true; or returns false if some columns are too short: W is then the projected panel.
 template <class T>
 bool project(Team &team, const TallProducts<T> &kernels, Tall<T> B, std::int64_t near, Narrow<T> W, T factor,
-             double twice, double *coefficients, double *squares, Next<T> next) {
+             double repeat_below, double *coefficients, double *squares, Next<T> next) {
   std::int64_t rows = piece_rows(B.rows), pieces = pieces_of(B.rows), w = W.columns;
   std::int64_t size = B.columns * w, square = w * w;
   Buffer<double> parts(pieces * size), of_squares(pieces * square), latest(size);
@@ -690,7 +690,7 @@ bool project(Team &team, const TallProducts<T> &kernels, Tall<T> B, std::int64_t
   for (std::int64_t c = 0; c < w; c++) {
     double left = squares[c * w + c], taken = 0;
     for (std::int64_t j = 0; j < B.columns; j++) taken += latest.get()[j * w + c] * latest.get()[j * w + c];
-    again |= left < twice * twice * (left + taken);
+    again |= left < repeat_below * repeat_below * (left + taken);
   }
   if (again) {
     project_all([](std::int64_t, std::int64_t) {});
@@ -747,14 +747,15 @@ class GramOfScaled final : public Gram<T> {
   Buffer<T> scaled_;
 };
 
-// A Krylov factorization: see `Factorization` in solvers/krylov.py, whose names these are. B has contiguous columns.
+// A Krylov factorization: see `Factorization` in solvers/krylov.py; `unit` is the rounding unit of B, whose columns are
+// contiguous.
 template <class T>
 struct Krylov {
   T *B;
   std::int64_t n, stride;
   double *H;
   std::int64_t H_stride, size, width, last;
-  double scale, unit, twice;
+  double scale, unit, repeat_below;
 };
 
 struct Taken {
@@ -779,7 +780,7 @@ Taken take_steps(Team &team, Gram<T> &G, const TallProducts<T> &kernels, Krylov<
     std::int64_t old = F.size, end = old + w;
     Next<T> next{F.B + end * F.stride, F.stride, below, F.unit, F.scale / power};
     bool regular = project(team, kernels, Tall<T>{F.B, F.n, end, 1, F.stride}, std::max<std::int64_t>(0, old - F.last),
-                           W, T(1 / power), F.twice, coefficients.data(), squares, next);
+                           W, T(1 / power), F.repeat_below, coefficients.data(), squares, next);
     for (std::int64_t c = 0; c < w; c++) {
       double sum = squares[c * w + c];
       for (std::int64_t j = 0; j < end; j++) sum += coefficients[j * w + c] * coefficients[j * w + c];
