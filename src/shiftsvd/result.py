@@ -58,7 +58,8 @@ class Info:
     residuals : array of shape (k,), or None
         ``sqrt((||A v - sigma u||^2 + ||A^H u - sigma v||^2) / 2) / sigma_1``; None if not computed.
     value_errors : array of shape (k,), or None
-        Bounds of ``|sigma - exact| / sigma``, if no value between the last one and `missed_below` was missed. Bounds by
+        Bounds of ``|sigma - exact| / sigma``, if no value between the last one and `missed_below` was missed; the
+        tolerance where a value is so close to the next ones that its bound is inferred, not proven. Bounds by
         ``certify=True`` of a run that did not converge, or that may have missed too much, need no such condition.
     converged : bool or None
         Whether every value error is within the tolerance and no value far above the last one can have been missed:

@@ -498,6 +498,14 @@ FAULTS = (
         "solvers",
     ),
     fault(
+        "the growth of leading values above a level",
+        "numerics/bounds.py",
+        "(ritz.theta[:count] + growth + ritz.noise)",
+        "(ritz.theta[:count] + ritz.noise)",
+        "numerics/test_bounds.py",
+        "numerics",
+    ),
+    fault(
         "a value's own residual in its bound",
         "numerics/bounds.py",
         "bounds = value_bounds(theta, ritz.rounded_squares, k, ritz.limit)",

@@ -1,5 +1,6 @@
 """Bounds of eigenvalues and vectors against exact ones: clusters, coupling, levels, both sides."""
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -15,6 +16,7 @@ from shiftsvd.numerics.bounds import (
     combined_sines,
     groups,
     growth_bounds,
+    leading_bounds,
     next_bound,
     relative_errors,
     rounding_bounds,
@@ -177,6 +179,29 @@ def test_growth_is_bounded_whatever_was_missed_below_the_last_value(P: Projected
     depth = data.draw(st.integers(k, len(P.theta)))
     bounds = growth_bounds(P.theta, P.R, P.below + rounding(P), k, depth)
     assert np.all(P.exact[:k] - P.theta[:k] <= bounds + rounding(P))
+
+
+@EXAMPLES
+@given(clustered(), st.data())
+def test_leading_values_are_bounded_by_a_level_that_the_last_ones_do_not_exceed(
+    P: Projected, data: st.DataObject
+) -> None:
+    k = data.draw(st.integers(1, len(P.theta)))
+    level = max(P.below, float(data.draw(st.sampled_from(P.theta.tolist()))))
+    ritz = Ritz(P.theta, P.R, k, rounding(P), level)
+    for j, mu in leading_bounds(ritz):
+        assert P.exact[j] <= mu
+    for unknown in (np.inf, -np.inf):
+        assert not leading_bounds(replace(ritz, level=unknown))
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_values_far_above_the_level_are_bounded_as_closely_as_their_residuals_allow(seed) -> None:
+    exact = np.concatenate([[9.0, 5.0, 3.0], np.linspace(1.001, 1, 12), np.linspace(0.999, 0.1, 28)])
+    P = near(exact, 15, 1e-5, np.random.default_rng(seed))
+    found = dict(leading_bounds(Ritz(P.theta, P.R, 10, rounding(P), level=float(P.theta[4]))))
+    assert list(found) == [0, 1, 2]
+    assert all(P.exact[j] <= mu <= P.theta[j] + 2 * P.squares[j] + 2 * rounding(P) for j, mu in found.items())
 
 
 def test_growth_along_one_direction_is_known_exactly_by_its_own_level() -> None:

@@ -224,6 +224,16 @@ def test_bounds_that_are_told_hold_at_a_loose_tolerance_just_above_a_bulk(seed: 
         assert abs(F.S[0] - exact) / exact <= F.info.value_errors[0]
 
 
+@pytest.mark.parametrize("tol", [1e-2, 1e-4])
+@pytest.mark.parametrize("solver", [ss.Gram, ss.BlockLanczos])
+def test_bounds_of_leading_values_are_proven_although_the_last_ones_are_close_to_the_next(solver, tol) -> None:
+    S = np.concatenate([[9.0, 5.0, 3.0], np.linspace(1.02, 1, 400), np.linspace(0.99, 0.1, 800)])
+    F = solver(tol)(ss.as_operator(sparse.csr_array(sparse.diags_array(S))), 20, 0)
+    assert np.all(np.abs(F.S - S[:20]) / F.S <= F.info.value_errors + EPS)
+    assert np.max(F.info.value_errors) == tol
+    assert np.max(F.info.value_errors[:3]) < 1e-10
+
+
 def test_values_that_rounding_joins_with_values_that_were_not_read_are_as_certain_as_squares() -> None:
     read, noise, nothing = np.array([3.0, 1.0]), 1e-6, np.zeros(3)
     for others, joined in (([1 - 1e-7], [False, True]), ([0.5], [False, False]), ([], [False, False])):

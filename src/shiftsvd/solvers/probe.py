@@ -160,6 +160,13 @@ class Proven:
     def limit(self, k: int) -> float:
         return min((mu for count, mu in self.count_bounds if count <= k), default=np.inf)
 
+    def limits(self, k: int) -> Vector:
+        """Return bounds of the first k eigenvalues."""
+        limits = np.full(k, np.inf)
+        for count, mu in self.count_bounds:
+            limits[count:] = np.minimum(limits[count:], mu)
+        return limits
+
     def covers(self, needs: Needs) -> bool:
         return all(self.limit(count) <= mu for count, mu in needs)
 
@@ -214,7 +221,8 @@ def prove(
     kept = replace(ritz, level=probe.level)
     shown = (each for each in [(kept.k, kept.limit), *needs] if bounds.proves(kept, each, probe.level))
     seen, probability = proven.seen + F.block_width, proven.probability
-    after = Proven(seen, probability, probe.level, F.epoch, (*proven.count_bounds, *shown), proven.n_probes + 1)
+    facts = (*proven.count_bounds, *shown, *bounds.leading_bounds(kept))
+    after = Proven(seen, probability, probe.level, F.epoch, facts, proven.n_probes + 1)
     return Proof(after, kept, product)
 
 

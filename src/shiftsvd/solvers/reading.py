@@ -78,7 +78,7 @@ def read(p: Problem, G: Products, s: Snapshot, rng: Generator) -> Reading:
     noise = bounds.rounding_of(every, last.eps, last.extra_noise)
     ritz = replace(last.rest, theta=every, E=_all_residuals(R, s.block, last.rest.E), noise=noise)
     S = np.where(S**2 > ritz.zero, S, 0.0)[:k]
-    return Reading(V[:, :k], S, _certificate(p, ritz, S, rounded[:k]))
+    return Reading(V[:, :k], S, _certificate(p, ritz, S, rounded[:k], s.proven))
 
 
 class LastProduct(NamedTuple):
@@ -156,15 +156,17 @@ def _components(
     return V, R, theta, S, rounded + last.coupling / (2 * np.maximum(theta, TINY))
 
 
-def _certificate(p: Problem, ritz: Ritz, S: Vector, rounded: Vector) -> Certificate:
+def _certificate(p: Problem, ritz: Ritz, S: Vector, rounded: Vector, proven: Proven) -> Certificate:
     rounded = np.where(np.isnan(rounded), np.inf, np.where(S > 0, rounded, 0.0))
     errors = bounds.value_errors(ritz, S) + rounded
+    reported = errors
     # Convergence may use inferred bounds. Report the larger of the inferred bound and min(proven bound, `tol`).
-    if not ritz.has_proven_growth:
-        proven = bounds.value_errors(ritz, S, inferring=False)
-        reported = np.where(S > 0, np.maximum(errors, np.minimum(proven, p.tol)), errors)
-    else:
-        reported = errors
+    if not ritz.has_proven_growth and ritz.level > -np.inf:
+        facts = replace(proven, count_bounds=(*proven.count_bounds, *bounds.leading_bounds(ritz)))
+        theta = ritz.theta[: len(S)]
+        growth = np.maximum(facts.limits(len(S)) - theta, 0)
+        of_values = bounds.relative_errors(S, theta, growth, 0.0) + rounded
+        reported = np.where(S > 0, np.maximum(errors, np.minimum(of_values, p.tol)), errors)
     residuals = np.where(S > 0, ritz.r[: len(S)] / np.where(S > 0, S, 1) / max(float(S[0]), TINY) / np.sqrt(2), 0.0)
     slack = 1.0 if p.tol > 0 else 8.0  # with tol=0, residuals are rounding errors, also of this reading
     # A rounding error as large as its value leaves no digit, and is not what tol=0 means by rounding.
