@@ -381,6 +381,33 @@ def test_transform_reads_thousands_as_the_fit_did(tmp_path: Path) -> None:
     assert given.stdout != scores["b"].stdout
 
 
+@pytest.mark.parametrize("cells", [("1,057;52", "521;2,739"), ("1,057;52,739", "1,405;2,739")])
+def test_transform_refuses_cells_whose_mark_only_the_fit_knows(
+    tmp_path: Path, german: Path, cells: tuple[str, ...]
+) -> None:
+    rows = "\n".join(("Filiale;Umsatz;Preis", *(f"F{i};{each}" for i, each in enumerate(cells))))
+    (tmp_path / "b.csv").write_text(rows)
+    transform = "transform", german, tmp_path / "b.csv", "-o", "-"
+    refused = invoke(*transform)
+    assert refused.exit_code == 1
+    assert "'Umsatz': '1,057' (row" in refused.stderr
+    assert "may mean 1.057 or 1057. Use --decimal , for the first or --thousands , for the second." in refused.stderr
+    as_decimals, as_thousands = (done(*transform, option, ",").stdout for option in ("--decimal", "--thousands"))
+    assert as_decimals != as_thousands
+    (tmp_path / "b.csv").write_text(rows + "\nF9;12,5;3\n")
+    certain = invoke(*transform)
+    assert certain.stdout.splitlines()[:3] == as_decimals.splitlines()
+
+
+@pytest.fixture
+def german(tmp_path: Path) -> Path:
+    """A model of a table with decimal commas."""
+    rows = [f"F{i};1.{100 + 61 * i},{i}0;{51 + 7 * i % 11},2" for i in range(12)]
+    (tmp_path / "german.csv").write_text("\n".join(["Filiale;Umsatz;Preis", *rows]) + "\n")
+    done("fit", tmp_path / "german.csv", "-k", 2, "-o", tmp_path / "german", "--no-report")
+    return tmp_path / "german" / "model.safetensors"
+
+
 @pytest.mark.parametrize("form", ["{} Total", "Total {}", "Summe {}", "{} Ergebnis", "Subtotal {}"])
 @pytest.mark.parametrize("nested", [False, True])
 def test_rows_that_are_called_totals_and_are_sums_are_refused(tmp_path: Path, form: str, nested: bool) -> None:
