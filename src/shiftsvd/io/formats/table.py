@@ -65,13 +65,18 @@ def read_column(paths: Sequence[Path], name: str, format: str | None, choices: C
     return Column(name, [cell for cells in (found if along else found[:1]) for cell in cells])
 
 
+def is_text(path: Path) -> bool:
+    """Return True for a table that is a text file, plain or compressed."""
+    return content_of(path) not in (*GRIDS, "Parquet", "Arrow")
+
+
 def with_decimals(paths: Sequence[Path], format: str | None, choices: Choices) -> Choices:  # noqa: A002
     """Return settings with the decimal marks of text files, if they have decimal commas and can be read again."""
     found: dict[str, str] = {}
     for path in paths if choices.decimal is None and choices.thousands is None else ():
         if isinstance(path, Location) or not split_element(path)[0].is_file():
             continue
-        if formats()[format_of(path, format)].is_table and content_of(path) not in (*GRIDS, "Parquet", "Arrow"):
+        if formats()[format_of(path, format)].is_table and is_text(path):
             head = head_of(path, "matrix", replace(choices, may_lack=choices.named))
             marks = zip(head.called, head.decimals, strict=True)
             found = {name: mark for name, mark in marks if mark in head.proven} | found
