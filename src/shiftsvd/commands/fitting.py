@@ -406,7 +406,8 @@ def estimated(wanted: Settings) -> None:
         stages["scores"] = model + packages + beside + written_bytes(A, names.samples is not None, count, paths)
         stages["report"] = model + packages + DRAWN * ("report" in paths)
     n_passes = foreseen.n_passes + reads
-    assert foreseen.seconds is not None and foreseen.seconds_per_pass is not None
+    assert foreseen.seconds is not None
+    assert foreseen.seconds_per_pass is not None
     of_passes = foreseen.seconds + foreseen.seconds_per_pass * reads
     moved = _moved(settings, A, held, n_passes)
     facts = {

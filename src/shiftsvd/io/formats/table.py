@@ -204,9 +204,9 @@ def _gather(path: Path, blocks: Rows, memory_limit: int | str | None, choices: C
 
 
 Use = Literal["feature", "row names", "categories", "excluded"]
-# Advise --scale from this ratio of the largest to the smallest standard deviation: then a column has 1 % of the variance
-# of another. Among answers on one scale the ratio is below 5; where units differ, as in linnerud, 12 and more. Of 217
-# tables of tests/support/odd.py 4 have a ratio from 10 to 100, and their units differ.
+# Advise --scale from this ratio of the largest to the smallest standard deviation: a column then has 1 % of the
+# variance of another. It is 4 in iris, in one unit, and 12 in linnerud, in several. Of 217 tables of
+# tests/support/odd.py, 4 have a ratio from 10 to 100, each with several units.
 APART: Final = 10
 _NAMES: Final = 3  # names of rows that are kept
 _OF_ROWS: Final = ("sep", "skip", "comment", "encoding", "decimal", "thousands")  # these change the rows
