@@ -111,9 +111,18 @@ def test_estimate_says_what_the_library_says(file: Path, X: sparse.csr_array) ->
     assert facts["seconds_per_pass"] > 0
     chosen = told("estimate", file, "-k", 5)
     kind = chosen["solver"].partition("(")[0]
-    assert f"{kind} {chosen['seconds']:.2g} s" in chosen["reason"]  # the reason says what the numbers say
+    # The reason says what the numbers say, without the time of opening.
+    assert f"{kind} {chosen['seconds'] - chosen['seconds_to_open']:.2g} s" in chosen["reason"]
     assert "peak_bytes" in invoke("estimate", file, "-k", 5).stdout
     assert invoke("estimate", file, "-k", 26).exit_code == 2
+
+
+def test_estimate_counts_the_time_of_reading_a_text(tmp_path: Path) -> None:
+    (tmp_path / "X.csv").write_text("a,b,c\n" + "1.25,2.5,3.75\n4.5,1.5,0.25\n" * 50_000)
+    facts = told("estimate", tmp_path / "X.csv", "-k", 1)
+    passes = facts["n_passes"] * facts["seconds_per_pass"]
+    assert facts["seconds"] == pytest.approx(facts["seconds_to_open"] + passes)
+    assert facts["seconds_to_open"] > passes
 
 
 @pytest.mark.parametrize("suffix", ["h5ad", "zarr"])

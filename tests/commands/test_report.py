@@ -157,6 +157,8 @@ def test_scores_and_loadings_are_explained(bare: Page, tmp_path: Path) -> None:
     assert "not computed" not in exact
     for word in ("How to read this report", "position of a sample", "weight of a feature", "Accuracy:"):
         assert word in bare.text
+    assert "This is the error of the computation" in bare.text
+    assert "error of the computation" not in exact
     assert "How to read this report" not in page(tmp_path, ss.PCA(n_components=0).fit(X)).text
 
 

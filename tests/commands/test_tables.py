@@ -224,10 +224,11 @@ def test_many_numbers_of_components_are_left_to_the_model(
     )
 
 
-def test_a_scale_is_advised_where_columns_differ_by_orders_of_magnitude(tmp_path: Path) -> None:
-    X = RNG.normal(size=(40, 3)) * [1, 2, 900]
+@pytest.mark.parametrize("largest", [30, 900])
+def test_a_scale_is_advised_where_units_differ(tmp_path: Path, largest: int) -> None:
+    X = RNG.normal(size=(40, 3)) * [1, 2, largest]
     pd.DataFrame(X, columns=["a", "b", "salary"]).to_csv(tmp_path / "a.csv", index=False)
-    told = "Columns differ by orders of magnitude: the standard deviation of 'salary' is"
+    told = "Columns have very different scales: the standard deviation of 'salary' is"
     assert told in done("fit", tmp_path / "a.csv").stderr
     for quiet in (("--scale",), ("--scale", "none"), ("-q",), ("--drop", "salary")):
         assert told not in done("fit", tmp_path / "a.csv", *quiet).stderr
@@ -246,7 +247,7 @@ def test_the_report_has_the_advice_about_the_scale(tmp_path: Path) -> None:
     for more, there in (((), True), (("--scale", "none"), False)):
         done("fit", tmp_path / "a.csv", "-k", 1, "--missing", "mean", "-o", tmp_path / "out", "--force", *more)
         page = (tmp_path / "out" / "report.html").read_text()
-        assert ("Columns differ by orders of magnitude" in page) == there
+        assert ("Columns have very different scales" in page) == there
 
 
 def test_files_side_by_side_have_columns_of_their_own(tmp_path: Path, frame: "pd.DataFrame") -> None:
@@ -379,6 +380,33 @@ def test_transform_reads_thousands_as_the_fit_did(tmp_path: Path) -> None:
     assert "'9.191' (rows 2 and 3) is read as 9191" in scores["b"].stderr
     given = done("transform", model, tmp_path / "b.csv", "-o", "-", "--decimal", ".")
     assert given.stdout != scores["b"].stdout
+
+
+@pytest.mark.parametrize("cells", [("1,057;52", "521;2,739"), ("1,057;52,739", "1,405;2,739")])
+def test_transform_refuses_cells_whose_mark_only_the_fit_knows(
+    tmp_path: Path, german: Path, cells: tuple[str, ...]
+) -> None:
+    rows = "\n".join(("Filiale;Umsatz;Preis", *(f"F{i};{each}" for i, each in enumerate(cells))))
+    (tmp_path / "b.csv").write_text(rows)
+    transform = "transform", german, tmp_path / "b.csv", "-o", "-"
+    refused = invoke(*transform)
+    assert refused.exit_code == 1
+    assert "'Umsatz': '1,057' (row" in refused.stderr
+    assert "may mean 1.057 or 1057. Use --decimal , for the first or --thousands , for the second." in refused.stderr
+    as_decimals, as_thousands = (done(*transform, option, ",").stdout for option in ("--decimal", "--thousands"))
+    assert as_decimals != as_thousands
+    (tmp_path / "b.csv").write_text(rows + "\nF9;12,5;3\n")
+    certain = invoke(*transform)
+    assert certain.stdout.splitlines()[:3] == as_decimals.splitlines()
+
+
+@pytest.fixture
+def german(tmp_path: Path) -> Path:
+    """A model of a table with decimal commas."""
+    rows = [f"F{i};1.{100 + 61 * i},{i}0;{51 + 7 * i % 11},2" for i in range(12)]
+    (tmp_path / "german.csv").write_text("\n".join(["Filiale;Umsatz;Preis", *rows]) + "\n")
+    done("fit", tmp_path / "german.csv", "-k", 2, "-o", tmp_path / "german", "--no-report")
+    return tmp_path / "german" / "model.safetensors"
 
 
 @pytest.mark.parametrize("form", ["{} Total", "Total {}", "Summe {}", "{} Ergebnis", "Subtotal {}"])

@@ -45,9 +45,10 @@ from shiftsvd.events import listening
 from shiftsvd.front import check_fit, planned, within
 from shiftsvd.io import Names
 from shiftsvd.io.choices import JOIN
-from shiftsvd.io.formats.table import with_decimals
+from shiftsvd.io.formats.table import is_text, with_decimals
 from shiftsvd.io.location import Location
 from shiftsvd.io.opening import open_chosen
+from shiftsvd.io.sniff import format_of, formats
 from shiftsvd.missing.completion import Effort, mean_rows
 from shiftsvd.missing.completion import foreseen as foreseen_completion
 from shiftsvd.missing.gaps import FileGaps, Gaps, Observed
@@ -56,7 +57,7 @@ from shiftsvd.names import MAX_ITER, SolverName
 from shiftsvd.operators import LowRank, Operator
 from shiftsvd.result import Info
 from shiftsvd.runs.checkpoints import checkpoint, refuse_others
-from shiftsvd.runs.memory import PROGRAM, MemoryWatch, own_bytes, parse_bytes, release, spare
+from shiftsvd.runs.memory import PROGRAM, MemoryWatch, own_bytes, parse_bytes, release, shown_bytes, spare
 from shiftsvd.runs.messages import columns_called, notice, warn
 from shiftsvd.runs.outputs import Outputs, local
 from shiftsvd.runs.progress import progress
@@ -76,6 +77,7 @@ AS_TEXT: Final = 100
 AS_NAME: Final = 80
 # Bytes allocated for drawing the report, in addition to its packages (benchmarks/claims/foreseen_memory.py).
 DRAWN: Final = 15_000_000
+LONG_TEXT: Final = 50_000_000  # bytes of a text that takes seconds to read (30 MB/s on one core)
 PANEL: Final = 16  # typical number of columns that a fit multiplies by
 
 
@@ -345,8 +347,10 @@ def estimated(wanted: Settings) -> None:
         if getattr(settings, name) is not None:
             raise click.UsageError(f"`estimate` predicts a fit in one process on the CPU. Remove --{name}.")
     paths = writing.output_paths(settings, hooks)
-    watch = MemoryWatch()
+    _tell_of_text(settings)
+    watch, started = MemoryWatch(), time.perf_counter()
     run = given = opened(settings, hooks)
+    to_open = time.perf_counter() - started
     A, names, C = run.A, run.names, run.covariates
     held = bytes_in_memory((A, *names, C))
     release()
@@ -401,8 +405,11 @@ def estimated(wanted: Settings) -> None:
         beside = 8 * A.shape[0] * (2 * len(settings.supplementary) + settings.contributions)
         stages["scores"] = model + packages + beside + written_bytes(A, names.samples is not None, count, paths)
         stages["report"] = model + packages + DRAWN * ("report" in paths)
-    seconds = foreseen.seconds_per_pass
-    moved = _moved(settings, A, held, foreseen.n_passes + reads)
+    n_passes = foreseen.n_passes + reads
+    assert foreseen.seconds is not None
+    assert foreseen.seconds_per_pass is not None
+    of_passes = foreseen.seconds + foreseen.seconds_per_pass * reads
+    moved = _moved(settings, A, held, n_passes)
     facts = {
         "file": settings.file,
         **moved,
@@ -416,13 +423,21 @@ def estimated(wanted: Settings) -> None:
         "held_bytes": held,
         "program_bytes": program,
         "total_bytes": max(stages.values()) + held + program,
-        "n_passes": foreseen.n_passes + reads,
+        "n_passes": n_passes,
         "passes_range": [n + reads for n in foreseen.passes_range],
-        "seconds_per_pass": seconds,
-        "seconds": None if seconds is None or foreseen.seconds is None else foreseen.seconds + seconds * reads,
+        "seconds_to_open": to_open,
+        "seconds_per_pass": of_passes / n_passes,
+        "seconds": to_open + of_passes,
         **({} if completion is None else completion.facts),
     }
     echo(facts, settings.json_out)
+
+
+def _tell_of_text(settings: Settings) -> None:
+    files = [path for path in settings.paths if not isinstance(path, Location) and path.is_file()]
+    texts = [path for path in files if formats()[format_of(path, settings.format)].is_table and is_text(path)]
+    if (n_bytes := sum(path.stat().st_size for path in texts)) >= LONG_TEXT:
+        print_message(f"Reading {shown_bytes(n_bytes)} of text, as the fit does.", settings.quiet)
 
 
 def _moved(settings: Settings, A: Operator, held: int, n_passes: int) -> dict[str, int]:

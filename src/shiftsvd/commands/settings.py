@@ -113,7 +113,8 @@ class Settings:
     compression: Literal["none", "gzip", "zstd"] | None = option("Compression of the arrays in OUT.  [default: none]")
 
     ids: str | None = option(
-        "Column of sample names.  [default: the first column, if it has no header or holds text without repeats]",
+        "Column of sample names.  [default: the first column, if it has no header, or holds text that does not "
+        "repeat or has a usual name such as sample]",
         metavar="COLUMN",
     )
     drop: tuple[str, ...] = _columns("Columns to exclude, such as date,comment. Quote names that contain commas.")

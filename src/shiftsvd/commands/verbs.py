@@ -188,7 +188,8 @@ def estimate() -> None:
     is the peak memory of a fit: the data (held_bytes), the work (peak_bytes) and the program. If `fit` would stop
     because --memory is too small, so does `estimate`. The passes of nine of ten fits are within passes_range. Beyond
     n_passes of `fit`, `estimate` counts two passes of --top-features and one of --mixed. The time per pass is measured
-    on a short sample of the data.
+    on a short sample of the data; seconds is seconds_to_open (to read a table of text, all of it) plus n_passes times
+    seconds_per_pass. The time of writing results is not included.
     """
 
 

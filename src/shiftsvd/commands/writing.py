@@ -361,7 +361,7 @@ def _kept(folder: Path, names: Sequence[str]) -> str:
 
 
 def scale_advice(A: Observed, names: Names, settings: Settings) -> str | None:
-    """Return a notice if columns of a table differ by orders of magnitude and no scale was given."""
+    """Return a notice if columns of a table have very different scales and no scale was given."""
     is_plain = settings.scale is None and settings.shift == "mean" and not (settings.preprocess or settings.mixed)
     if not is_plain or not _are_tables(settings):
         return None
@@ -375,8 +375,8 @@ def scale_advice(A: Observed, names: Names, settings: Settings) -> str | None:
     called = [f"column {j + 1}" if names.features is None else repr(str(names.features[j])) for j in (most, least)]
     ratio = spread[most] / spread[least]
     return (
-        f"Columns differ by orders of magnitude: the standard deviation of {called[0]} is {ratio:,.0f} times that of "
-        f"{called[1]}, so the components mostly describe {called[0]}. Use --scale to give all columns the same weight, "
+        f"Columns have very different scales: the standard deviation of {called[0]} is {ratio:,.0f} times that of "
+        f"{called[1]}, which has almost no weight beside it. Use --scale to give all columns the same weight, "
         "or --scale none to keep their units and hide this notice."
     )
 

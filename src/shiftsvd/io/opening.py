@@ -191,8 +191,8 @@ def open_matrix(
         For TileDB-SOMA experiments: a condition on columns of obs, in the syntax of its ``value_filter``, such as
         ``'cell_type == "T cell" and n_genes > 500'``. Cells that do not satisfy it are not read.
     ids : str, optional
-        For tables: the column of row names. Default: the first one, if it has no name, or is text without duplicates.
-        Columns without names get their numbers, from 1.
+        For tables: the column of row names. Default: the first one, if it has no name, or holds text that does not
+        repeat or has a usual name such as "sample". Columns without names get their numbers, from 1.
     drop, columns : names of columns, or one
         For tables: columns to exclude; the only columns to keep. Default: keep all.
     one_hot : names of columns, or one, or a mapping from each name to its classes

@@ -340,7 +340,7 @@ def _decimals(
     learned = [choices.decimals.get(name, min(marks) if len(marks) == 1 else usual) for name in names]
     others = [mark if mark in (proven or ".,") else usual for mark in learned]
     found = [mark or other for mark, other in zip(own, others, strict=True)]
-    return found, frozenset(proven or (learned if marks else ()))
+    return found, frozenset(proven)
 
 
 def _proven(cells: Sequence[str]) -> str:

@@ -365,9 +365,11 @@ class Tally:
             yield self._of_texts(column, proven)
         if self.units:
             yield self._of_units(column)
-        unclear = self.unclear or (self.grouped if self._may_be_grouped else None)
-        if unclear is not None and self.decimal not in proven:
-            yield self._of_unclear(column, unclear)
+        grouped = self.grouped if self._may_be_grouped or (self.is_open and self.decimal == ",") else None
+        unclear = self.unclear or grouped
+        # A fit with decimal commas settles 1.234, not 1,234: the new file may be written in another notation.
+        if (doubtful := grouped if self.choices.decimals else unclear) is not None and self.decimal not in proven:
+            yield self._of_unclear(column, doubtful)
         elif self.unclear is not None and self._is_far(self.unclear):
             yield self._of_far(column, self.unclear)
         elif unclear is not None and self.choices.thousands is None and self.choices.decimal is None:
