@@ -12,6 +12,7 @@ import pytest
 from click.testing import CliRunner
 
 import shiftsvd as ss
+from shiftsvd.backends import blocked
 from shiftsvd.backends.files import DiskRows
 from shiftsvd.cli import main
 from shiftsvd.io import location, open_matrix, servers
@@ -197,6 +198,7 @@ def test_a_checkpoint_of_the_command_holds_no_secret_and_is_continued_with_anoth
 ) -> None:
     monkeypatch.setattr(location, "_BLOCK", 64)
     monkeypatch.setattr(location, "_KEPT", 2)
+    monkeypatch.setattr(blocked, "WORTH", -1e9)
     folder, file = tmp_path / "run", write_h5ad(tmp_path, **CHUNKED).name
     command = ("-k", "3", "--solver", "lanczos", "--memory", "3M", "--checkpoint", str(folder))
     address = server.address.replace("://", "://user:SECRET@")
