@@ -71,6 +71,8 @@ ARGUMENTS: Final = {
     "power_iteration_normalizer": "normalized by",
     "block_size": "columns of a block",
     "ell": "directions kept",
+    "missed_tol": "relative limit of missed values",
+    "miss_probability": "probability of missed values",
 }
 _MADE: Final = re.compile(r"(\w+)\((.*)\)")
 _ARGUMENT: Final = re.compile(r"(\w+)=('[^']*'|[^,()]+(?:\([^()]*\))?)")

@@ -340,6 +340,30 @@ def test_influence_names_a_width_that_refits_all_samples_that_may_turn_a_compone
             assert "may turn more" not in done(*words, "--widest", each[1]).stdout.splitlines()[j]
 
 
+def test_influence_without_a_proven_angle_names_the_remedy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("shiftsvd.estimators.evidence.SETTLING", 0)  # as for large data
+    X, model = np.random.default_rng(2).standard_normal((400, 60)) * np.linspace(9, 3, 60), tmp_path / "m.safetensors"
+    np.save(tmp_path / "X.npy", X)
+
+    def lines(tol: float, *more: object) -> list[str]:
+        solver = shiftsvd.BlockLanczos(tol, block_size=4, missed_tol=0.3)
+        shiftsvd.PCA(5, solver=solver, random_state=0).fit(X).save(model, force=True)
+        return done("influence", model, tmp_path / "X.npy", "-q", *more).stdout.splitlines()
+
+    of_fit = (
+        r"PC3: no angle is proven, because its own error in the fit may be \d+\.\d degrees\. Fit with a smaller --tol"
+    )
+    assert re.match(of_fit, lines(0.01)[2])
+    accurate = lines(1e-8)
+    assert accurate[2].startswith("Without row ")
+    of_gap = (
+        r"PC5: no angle is proven, because the singular values are too close to others: add --widest (\S+) to refit\."
+    )
+    found = re.fullmatch(of_gap, accurate[4])
+    assert found
+    assert lines(1e-8, "--widest", found[1])[4].startswith("Without row ")
+
+
 def test_influence_counts_samples_without_names_from_1(tmp_path: Path) -> None:
     X = np.random.default_rng(0).standard_normal((60, 5)) * [9, 5, 1, 1, 1]
     X[16] = [0, 0, 0, 0, 30]

@@ -1,5 +1,6 @@
 """Neighbours that are safe, and components without a row or a group, beside exact decompositions."""
 
+import re
 import tracemalloc
 from typing import Any
 
@@ -48,6 +49,7 @@ def as_array(X: Any) -> Any:
 
 @pytest.mark.parametrize(("kind", "m", "n", "k"), CASES)
 @pytest.mark.parametrize("tol", [0.05, 1e-6])
+@pytest.mark.filterwarnings("ignore:Only .* of the neighbours are safe")
 def test_a_safe_neighbour_is_one_by_the_exact_components(kind: str, m: int, n: int, k: int, tol: float) -> None:
     X = KINDS[kind](counts(np.random.default_rng(m), m, n))
     pca = ss.PCA(k, solver=ss.BlockLanczos(tol, block_size=4), random_state=0).fit(X)
@@ -69,6 +71,7 @@ def test_a_safe_neighbour_is_one_by_the_exact_components(kind: str, m: int, n: i
 
 @pytest.mark.slow
 @pytest.mark.parametrize("tol", [0.05, 1e-3, 1e-6])
+@pytest.mark.filterwarnings("ignore:Only .* of the neighbours are safe")
 def test_no_safe_edge_of_a_hundred_thousand_differs(tol: float) -> None:
     X = counts(np.random.default_rng(4), 2000, 80)
     found = ss.PCA(4, solver=ss.BlockLanczos(tol, block_size=4), random_state=0).fit(csr_array(X)).neighbors(X, 50)
@@ -102,6 +105,17 @@ def test_distances_are_those_of_scores_that_are_not_whitened() -> None:
     found, Z = ss.PCA(3, whiten=True).fit(X).neighbors(X, 4), ss.PCA(3).fit_transform(X)
     expected = np.linalg.norm(Z[:, None] - Z[found.indices], axis=2)
     np.testing.assert_allclose(found.distances, expected, atol=1e-9)
+
+
+def test_few_safe_neighbours_by_a_large_tolerance_raise_a_warning_with_the_remedy() -> None:
+    X = csr_array(counts(np.random.default_rng(4), 300, 80))
+    words = r"Only (\d+\.\d) % of the neighbours are safe, .* (\d+\.\d) % would be .* fit with a smaller tol\."
+    with pytest.warns(UserWarning, match=words) as warned:
+        few = ss.PCA(4, solver=ss.BlockLanczos(0.01, block_size=4), random_state=0).fit(X).neighbors(X, 10)
+    share, attainable = (float(one) / 100 for one in re.search(words, str(warned[0].message)).groups())
+    assert share == pytest.approx(few.safe.mean(), abs=5e-4)
+    many = ss.PCA(4, solver=ss.BlockLanczos(1e-12, block_size=4), random_state=0).fit(X).neighbors(X, 10)
+    assert many.safe.mean() == pytest.approx(attainable, abs=5e-3)
 
 
 def test_no_neighbour_is_safe_without_a_gap() -> None:
@@ -240,7 +254,7 @@ def test_both_rows_of_an_edge_turn_by_what_lies_outside_of_the_components() -> N
     X[::5, 2] += 6  # rows of large parts outside of the components
     A, V = ss.as_operator(X), np.linalg.qr(np.eye(8)[:, :2] + 1e-4 * rng.standard_normal((8, 2)))[0]
     found, known = (
-        evidence.neighbors(A, V, 4, np.random.default_rng(1)),
+        evidence.neighbors(A, V, 4, np.random.default_rng(1))[0],
         evidence.subspace(A, V, np.random.default_rng(1)),
     )
     rests = np.sqrt(evidence.squared_rests(A, known))

@@ -257,7 +257,7 @@ def test_diffusion_maps_are_eigenvectors_of_the_walk(alpha: float) -> None:
             r"got 1 inf in .*\. Remove or replace these values\.$",
         ),
         ({"affinity": "rbf"}, np.ones((4, 4)), "affinity must be one of nearest_neighbors, cosine, precomputed"),
-        ({"affinity": "cosine"}, -np.ones((4, 4)), "Negative values"),
+        ({"affinity": "cosine"}, -np.ones((4, 4)), 'Negative values .* Use affinity="nearest_neighbors"'),
         ({"affinity": "nearest_neighbors", "n_neighbors": 9}, np.ones((4, 4)), "n_neighbors must be .*3.*4 samples"),
         ({"n_components": 4}, np.ones((4, 4)), "n_components must be .*3.* for a connected graph of 4 nodes"),
         ({"max_products": 0}, np.ones((4, 4)), "max_products must be"),

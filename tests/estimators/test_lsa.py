@@ -88,6 +88,36 @@ def test_words_are_found_as_one_says():
     assert lsa.singular_values_ == pytest.approx(np.linalg.svd(weights, compute_uv=False)[:3], rel=1e-8)
 
 
+def hyphenated(text):
+    return [f"{word}-{len(word)}" for word in text.split()]
+
+
+@pytest.mark.parametrize(
+    ("settings", "prepared", "instead"),
+    [
+        ({"preprocessor": str.upper}, str.upper, {"lowercase": False}),
+        ({"tokenizer": hyphenated, "token_pattern": None}, hyphenated, {"token_pattern": r"\S+"}),
+        ({"analyzer": hyphenated}, hyphenated, {"token_pattern": r"\S+", "lowercase": False}),
+    ],
+)
+def test_functions_are_not_saved_and_the_error_names_what_gives_the_same_model(settings, prepared, instead, tmp_path):
+    X = [text.title() for text in texts()[0]]
+    own = ss.LSA(3, tol=1e-10, random_state=0, **settings).fit(X)
+    with pytest.raises(ValueError, match=r"cannot be stored: .* got \w+\. (Join|Apply) ") as refused:
+        own.save(tmp_path / "own.safetensors")
+    said = str(refused.value)
+    assert all(
+        (f'{name}=r"{value}"' if isinstance(value, str) else f"{name}={value}") in said
+        for name, value in instead.items()
+    )
+    assert ("Join the tokens of each text by blanks" in said) == (prepared is hyphenated)
+    ready = [" ".join(made) if isinstance(made, list) else made for made in map(prepared, X)]
+    stored = ss.LSA(3, tol=1e-10, random_state=0, **instead).fit(ready)
+    stored.save(tmp_path / "stored.safetensors")
+    again = ss.load_model(tmp_path / "stored.safetensors")
+    np.testing.assert_allclose(again.transform(ready), own.transform(X), atol=1e-12)
+
+
 def test_coordinates_go_back_to_weights_of_terms():
     X, _ = texts()
     for center in (False, True):

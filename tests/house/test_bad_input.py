@@ -144,6 +144,9 @@ def test_text_is_refused():
         refuses("got objects that are strings. Encode them as numbers.", lambda table=table: ss.svd(table, 1))
         with pytest.raises(ValueError, match=r"could not convert string to float|objects that are strings"):
             ss.PCA(1).fit(table)
+    ratings = pd.DataFrame({"n": ["1", "2"], "user": ["u", "v"]})
+    for door in (ss.PCA(1), ss.TruncatedSVD(1)):
+        refuses("could not convert string to float: 'u' in column 'user'.", lambda door=door: door.fit(ratings))
     frame = pl.DataFrame({"a": ["x", "y"], "b": [1, 2]})
     for door in OURS.values():
         refuses("the matrix must be numeric, got objects that are strings", lambda door=door: door(frame))

@@ -143,6 +143,14 @@ def test_a_stricter_tolerance_leaves_less_room_for_what_was_missed(shape: tuple[
     assert loose.n_passes <= found[1].n_passes
 
 
+def test_settings_of_the_probe_are_named_where_they_differ_from_the_defaults() -> None:
+    for kind in (ss.BlockLanczos, ss.Gram):
+        usual, strict = kind(), kind(missed_tol=0.01, miss_probability=1e-12)
+        assert "miss" not in repr(usual)
+        assert repr(strict) == repr(usual)[:-1] + ", missed_tol=0.01, miss_probability=1e-12)"
+        assert strict(ss.as_operator(np.eye(50, 30)), 2, 0).info.solver == repr(strict)
+
+
 def test_the_chances_that_the_probes_of_a_run_are_wrong_add_up_to_no_more_than_is_said() -> None:
     chances = [Proven(8, 1e-3, n_probes=n).failure_probability for n in range(PROBES)]
     assert not Proven(8, n_probes=PROBES).needs_probe([(1, 0.0)])

@@ -50,6 +50,7 @@ from shiftsvd.runs.progress import progress
 
 REMEDY = "Raise the limit with ", Setting("max_absent"), ", or fit on the features that both files have."
 OTHERS = ContrastivePCA, DiffusionMap  # models other than PCA that `transform` applies
+SHOWN = 0.1  # degrees: angles are printed with one decimal
 LEAST_WIDTH = 0.02  # degrees between the bounds of an angle that a refit could lessen
 SPACE = "space"  # of all components, in place of the name of one
 ROW = "row"  # in place of the names of samples: numbers from 1
@@ -162,7 +163,7 @@ def influence(settings: Settings) -> None:
             )
     pca.set_params(memory_limit=left_beside(A, settings.memory))
     with counted(A), named(names.features), progress(settings.progress, settings.quiet) as listen, listening(listen):
-        found, refitted = pca._influence(A, groups, settings.widest, settle=True)
+        found, refitted, own = pca._influence(A, groups, settings.widest, settle=True)
     labels, of = found.labels if groups is not None else names.samples, settings.leave_out or "sample"
     if labels is None:
         labels, of = np.arange(1, A.shape[0] + 1), ROW
@@ -190,7 +191,10 @@ def influence(settings: Settings) -> None:
         _write(table, parts, settings)
     widths = np.max([np.ptp(each, axis=1) for each in found.angles.swapaxes(0, 1)], axis=0)
     advised = [_narrower(each, widths, refitted) for each in ends]
-    lines = [_in_words(*each, of) for each in zip(document["turns"], advised, strict=True)]
+    lines = [
+        _in_words(turn, narrower, of) or _unproven(turn, narrower, *errors)
+        for turn, narrower, errors in zip(document["turns"], advised, own.T, strict=True)
+    ]
     click.echo(json.dumps(document) if settings.json_out else plain_lines("\n".join(lines)))
 
 
@@ -218,12 +222,12 @@ def _narrower(ends: Block, widths: Block, refitted: Block) -> float | None:
     return math.floor(least / digit) * digit
 
 
-def _in_words(turn: Mapping[str, Any], narrower: float | None, of: str) -> str:
+def _in_words(turn: Mapping[str, Any], narrower: float | None, of: str) -> str | None:
     is_space = turn["component"] == SPACE
     what = "the space of all components" if is_space else turn["component"]
     by = _degrees(turn["at_least"], turn["at_most"])
     if by is None:
-        return f"{what[0].upper()}{what[1:]}: no angle is proven, because the singular values are too close to others."
+        return None
     who = f"{turn['without']} (counted from 1)" if of == ROW else f"{of} {turn['without']}"
     turns = f"Without {who}, {what} turns by {by} degrees"
     if not is_space:
@@ -233,6 +237,17 @@ def _in_words(turn: Mapping[str, Any], narrower: float | None, of: str) -> str:
         return f"{turns}."
     more = f"{turns}. Without {plural(turn['others'], 'other')}, {what} may turn more"
     return f"{more}." if narrower is None else f"{more}: add --widest {narrower:g} to refit without them."
+
+
+def _unproven(turn: Mapping[str, Any], narrower: float | None, error: float, of_rounding: float) -> str:
+    what = "The space of all components" if turn["component"] == SPACE else turn["component"]
+    if error - of_rounding >= SHOWN:
+        return (
+            f"{what}: no angle is proven, because its own error in the fit may be {math.ceil(10 * error) / 10:.1f} "
+            "degrees. Fit with a smaller --tol, such as 1e-8."
+        )
+    why = f"{what}: no angle is proven, because the singular values are too close to others"
+    return f"{why}." if narrower is None or error == 90 else f"{why}: add --widest {narrower:g} to refit."
 
 
 def _degrees(at_least: float, at_most: float) -> str | None:

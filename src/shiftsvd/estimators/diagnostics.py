@@ -11,10 +11,12 @@ from shiftsvd.estimators.evidence import Influence, Neighbors, Stability
 from shiftsvd.estimators.fitted import FittedPCA, beyond
 from shiftsvd.estimators.settings import random_generator
 from shiftsvd.front import integer, nonnegative
-from shiftsvd.operators import Operator, Vector
+from shiftsvd.operators import Operator, Panel, Vector
 from shiftsvd.preparation.covariates import labels_of_rows
 from shiftsvd.runs.memory import affordable
 from shiftsvd.runs.messages import warn
+
+FEW_SAFE = 0.5  # share of the neighbours that would be safe with rounding errors alone; fewer raise a warning
 
 
 def labels_of_groups(name: str, given: Any, m: int) -> Vector:
@@ -58,7 +60,8 @@ class DiagnosablePCA(FittedPCA):
         Warns
         -----
         UserWarning
-            If no gap after the last component is proven, so that no neighbour is safe.
+            If no gap after the last component is proven, so that no neighbour is safe, or if a smaller `tol` could at
+            least double the number of safe neighbours.
 
         See Also
         --------
@@ -81,12 +84,19 @@ class DiagnosablePCA(FittedPCA):
         A = self._rows_in_units(X, groups, covariates)
         m = A.shape[0]
         n_neighbors = integer("n_neighbors", n_neighbors, 1, m - 1, f" for {m:,} rows")
-        found = evidence.neighbors(A, self._loadings, n_neighbors, self._probing())
+        found, attainable = evidence.neighbors(A, self._loadings, n_neighbors, self._probing())
+        share = float(found.safe.mean())
         if found.sine == 1:
             warn(
                 f"No gap after component {self.n_components_} is proven, so no neighbour is safe. Pass the rows of the "
                 "fit, choose a number of components before a gap of singular_values_, or fit with a smaller ",
                 *(Setting("tol"), "."),
+            )
+        elif share < FEW_SAFE * attainable:
+            warn(
+                f"Only {100 * share:.1f} % of the neighbours are safe, because the components are not accurate enough; "
+                f"{100 * attainable:.1f} % would be with smaller errors. Pass the rows of the fit, or fit with ",
+                *("a smaller ", Setting("tol"), "."),
             )
         return replace(found, distances=np.ldexp(found.distances, self._unit))
 
@@ -140,7 +150,9 @@ class DiagnosablePCA(FittedPCA):
         """
         return self._influence(X, leave_out, widest)[0]
 
-    def _influence(self, X: Any, leave_out: Any, widest: float, *, settle: bool = False) -> tuple[Influence, Vector]:
+    def _influence(
+        self, X: Any, leave_out: Any, widest: float, *, settle: bool = False
+    ) -> tuple[Influence, Vector, Panel]:
         most, rng = np.radians(nonnegative("widest", widest)), self._probing()
         fits = self._refits(X, "influence", rng)
         m, k = fits.A.shape[0], self.n_components_
@@ -148,9 +160,9 @@ class DiagnosablePCA(FittedPCA):
         count = m if parts is None else len(np.unique(parts))
         what = f"influence of {plural(count, 'row' if parts is None else 'group')}"
         affordable(evidence.influence_bytes(m, count, k), self.memory_limit, what)
-        found, refitted = evidence.influence(fits.A, self._loadings, rng, fits, parts, most, settle)
+        found, refitted, own = evidence.influence(fits.A, self._loadings, rng, fits, parts, most, settle)
         np.ldexp(found.singular_values, self._unit, out=found.singular_values)
-        return found, refitted
+        return found, refitted, own
 
     @features.on_device_of_input
     def stability(

@@ -75,7 +75,7 @@ class Influence:
         Lower and upper bound of the singular values of the other rows.
     angles : array of shape (n, n_components, 2)
         Lower and upper bound of the angle, in degrees, between each component of all rows and that of the other rows.
-        0 and 90 where no gap between the values is proven.
+        0 and 90 where no gap between the values is proven, or where the errors of the fit hide the angle.
     subspace : array of shape (n, 2)
         Lower and upper bound of the largest angle, in degrees, between the spaces of the components.
 
@@ -131,8 +131,10 @@ def squared_rests(A: Operator, found: Subspace) -> Vector:
     return np.asarray(squares, np.float64)
 
 
-def neighbors(A: Operator, V: Panel, n_neighbors: int, rng: Generator) -> Neighbors:
+def neighbors(A: Operator, V: Panel, n_neighbors: int, rng: Generator) -> tuple[Neighbors, float]:
     """Search the nearest neighbours of each row among all rows, and mark those that no exact subspace can replace.
+
+    Also return the share that would be safe if the components had rounding errors alone.
 
     For the difference z of two rows, d is the length of its part along V and b that of the rest. The exact length is at
     least ``d cos - b sin`` and at most ``d + b sin`` of the largest angle between the subspaces.
@@ -141,17 +143,20 @@ def neighbors(A: Operator, V: Panel, n_neighbors: int, rng: Generator) -> Neighb
     m = A.shape[0]
     rests = np.sqrt(squared_rests(A, found))
     rounded = row_rounding(A, found, rests)
-    turned = found.sine * (rests + rounded) + rounded
+    turned, turned_least = (sine * (rests + rounded) + rounded for sine in (found.sine, found.rounding_sine))
     cosine = np.sqrt(max(1 - found.sine**2, 0.0))
     Y = found.scores - found.scores.mean(axis=0)
     indices, distances = np.empty((m, n_neighbors), np.intp), np.empty((m, n_neighbors))
-    safe = np.zeros((m, n_neighbors), bool)
+    safe, attainable = np.zeros((m, n_neighbors), bool), 0
     for rows, nearest, d, others in nearest_rows(Y, n_neighbors):
         indices[rows], distances[rows] = nearest, d
         if found.sine < 1:
             first = np.min(cosine * others - turned, axis=1) - turned[rows]
             safe[rows] = d + turned[rows, None] + turned[nearest] < first[:, None]
-    return Neighbors(indices, distances, safe, found.sine)
+            ends = others.min(axis=1) - turned_least.max()
+            closer = d + 2 * turned_least[rows, None] + turned_least[nearest] < ends[:, None]
+            attainable += int(np.count_nonzero(closer))
+    return Neighbors(indices, distances, safe, found.sine), attainable / safe.size
 
 
 def row_rounding(A: Operator, found: Subspace, rests: Vector) -> Vector:
@@ -202,18 +207,23 @@ def differences(Y: Panel, rows: slice, nearest: NDArray[np.intp]) -> Vector:
 
 def influence(
     A: Operator, V: Panel, rng: Generator, fits: "Refits", left_out: Any, widest: float, settle: bool = False
-) -> tuple[Influence, NDArray[np.bool_]]:
+) -> tuple[Influence, NDArray[np.bool_], Panel]:
     """Bound values and angles of the components without each row, or without each group of rows.
 
     Refit if the bounds of an angle differ by more than `widest` (in radians), and with `settle`, for small data in
     memory, until it is known which row or group turns each component and the space most, and by how much. Also return
-    the refitted ones.
+    the refitted ones, and bounds of the angles by which the components and the space are wrong, beside those of a fit
+    that has rounding errors alone.
     """
     found = subspace(A, V, rng)
     m, centred = A.shape[0], fits.centred
     rests = squared_rests(A, found)
     moved = check_centred(A, found, float(np.sqrt(np.max(rests + lengths(found.scores.T) ** 2)))) if centred else 0.0
-    full = Changed.of(found, Part(np.diag(found.theta)[None], inner(found.R, found.R)[None]), moved)
+    full, ideal = (
+        Changed.of(each, Part(np.diag(each.theta)[None], inner(each.R, each.R)[None]), moved)
+        for each in (found, replace(found, R=np.zeros_like(found.R)))
+    )
+    own = np.stack([[*full.turned[0], np.arcsin(found.sine)], [*ideal.turned[0], np.arcsin(found.rounding_sine)]])
     if left_out is None:
         labels = of_row = np.arange(m)
         parts = without_rows(A, found, rests, m / (m - 1) if centred else 1.0)
@@ -252,7 +262,8 @@ def influence(
             refit(largest_turn(ends))
             left -= 1
     np.sqrt(values, out=values)
-    return Influence(labels, values, np.degrees(angles, out=angles), np.degrees(spaces, out=spaces)), refitted
+    found_all = Influence(labels, values, np.degrees(angles, out=angles), np.degrees(spaces, out=spaces))
+    return found_all, refitted, np.degrees(own)
 
 
 def influence_bytes(n_rows: int, n_left_out: int, k: int) -> int:

@@ -176,6 +176,7 @@ def checked(estimator: Any, X: Any, reset: bool, least: int = 1, on_device: bool
                 f"{name} needs a matrix of numbers, got a list of texts. Use shiftsvd.LSA, which weights the terms of "
                 "texts by tf-idf and computes their SVD."
             )
+        check_columns(name, X)
         if not (is_unread(X) or isinstance(X, Gaps) or (on_device and dispatched(X))):
             how = {"accept_sparse": ("csr", "csc"), "ensure_all_finite": False, "ensure_min_samples": least}
             return validate_data(estimator, before_sklearn(taken(X)), reset=reset, **how)
@@ -195,6 +196,27 @@ def checked(estimator: Any, X: Any, reset: bool, least: int = 1, on_device: bool
             f"X has {X.shape[1]} features, but {name} is expecting {estimator.n_features_in_} features as input"
         )
     return X
+
+
+def check_columns(name: str, X: Any) -> None:
+    # scikit-learn's message, which begins with the same words, does not name the column.
+    for j, dtype in enumerate(X.dtypes if hasattr(X, "iloc") and hasattr(X, "columns") else ()):
+        cells = X.iloc[:, j] if dtype.kind == "O" else ()
+        text = next((cell for cell in cells if isinstance(cell, str) and not _is_number(cell)), None)
+        if text is not None:
+            raise ValueError(
+                f"could not convert string to float: {text!r:.60} in column {X.columns[j]!r}. {name} needs one row per "
+                "sample and one column of numbers per feature. Encode or remove this column; for rows of (user, item, "
+                "n), pass a scipy.sparse.coo_array of numbered users and items."
+            )
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
 
 
 def _is_plain(X: Any, least: int) -> bool:

@@ -455,8 +455,11 @@ def _nonnegative(X: Any, estimator: Any) -> csr_array:
     W: csr_array = csr_array(X, copy=True)  # zeros and duplicates are removed in place
     W.sum_duplicates()
     if W.data.min(initial=0.0) < 0:
-        remedy = "" if estimator._of_samples else " Affinities are at least 0. Pass W instead of a Laplacian D - W."
-        raise ValueError(f"Negative values in data passed to {type(estimator).__name__}.{remedy}")
+        found = f"Negative values in data passed to {type(estimator).__name__}."
+        if estimator._of_samples:
+            cosines = " Cosines of rows with negative entries may be negative, and affinities are at least 0. Use "
+            raise Refused(found, cosines, Setting("affinity", "nearest_neighbors"), ".")
+        raise ValueError(f"{found} Affinities are at least 0. Pass W instead of a Laplacian D - W.")
     W.eliminate_zeros()
     return W
 

@@ -29,7 +29,8 @@ class LSA(Components):
     Parameters
     ----------
     n_components : int, or float in (0, 1)
-        At most the number of texts and of terms; 100 to 300 is usual.
+        Number of components, at most that of texts and of terms; 100 to 300 is usual. Or the share of the squared norm
+        of the weights, with `center` of their variance, to exceed with the fewest components.
     center : bool
         Subtract the mean of the texts, as PCA does; the weights stay sparse. Without centring, the first component is
         mostly the mean.

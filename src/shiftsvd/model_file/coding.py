@@ -141,6 +141,13 @@ def listed(names: Iterable[str]) -> str:
 
 # Fields of solvers in older files: the current name, or None for fields that were removed.
 OLDER: Final = {"normalizer": "power_iteration_normalizer", "reason": None}
+# What to do instead of passing a function to LSA.
+_JOINED: Final = r'Join the tokens of each text by blanks, and pass these texts with token_pattern=r"\S+"'
+INSTEAD: Final = {
+    "preprocessor": "Apply the function before the fit, and pass the texts that it returns with lowercase=False",
+    "tokenizer": f"{_JOINED} instead of tokenizer",
+    "analyzer": f"{_JOINED} and lowercase=False instead of analyzer",
+}
 # Types of items, and of the arrays that hold runs of them; bool before int, since True is an int.
 ITEMS: Final = {str: object, bool: np.bool_, int: np.int64, float: np.float64}
 
@@ -168,8 +175,9 @@ def code(value: Any, name: str, tensors: Tensors) -> Any:
         return _code_pandas(value, name, tensors)
     if isinstance(value, tuple | list) and (coded := _code_items(value, name, tensors)):
         return coded
-    if isroutine(value):
-        kind += ". Apply the function before the fit, and pass what it returns"
+    setting = name.rpartition(".")[2]
+    if isroutine(value) or setting in INSTEAD:
+        kind += f". {INSTEAD.get(setting, 'Apply the function before the fit, and pass what it returns')}"
     return _code_array(np.asarray(value), name, tensors, kind)
 
 

@@ -2,7 +2,7 @@
 
 import time
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -29,6 +29,7 @@ TOL = names.TOL
 NOT_CERTIFIED = "not certified: "
 SHARE_SOLVERS = 'solver="auto", "lanczos", "gram" or "exact"'
 UNTIL_CERTAIN = ", which iterates until every value has converged."
+RARELY_SET = "missed_tol", "miss_probability"  # settings that are printed only if they differ from their defaults
 REMEDIES = " or the number of passes, or "
 
 
@@ -67,6 +68,11 @@ class Solver(ABC):
     remedy: ClassVar[tuple[Part, ...]] = ("Use ", Setting("solver", "lanczos"), UNTIL_CERTAIN)
     certify: bool = field(default=False, kw_only=True, repr=False)
     reason: str = field(default="", init=False, compare=False, repr=False)
+
+    def __repr__(self) -> str:
+        rare = (f.name for f in fields(self) if f.name in RARELY_SET and getattr(self, f.name) != f.default)
+        names = [*(f.name for f in fields(self) if f.repr), *rare]
+        return f"{type(self).__name__}({', '.join(f'{name}={getattr(self, name)!r}' for name in names)})"
 
     @abstractmethod
     def factorize(self, A: Operator, k: int | float, rng: Generator) -> Factors:

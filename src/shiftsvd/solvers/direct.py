@@ -141,7 +141,7 @@ def _triangle(A: Operator) -> Panel:
 # ---- Gram matrix of the short side: formed in one pass, leading eigenvectors, and a last pass that checks them
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Gram(Solver):
     """Form ``A^H A`` in double precision, n x n for a short side of n, and compute its leading eigenvectors.
 

@@ -17,7 +17,7 @@ from shiftsvd.solvers.factors import Factors
 from shiftsvd.solvers.solve import solve
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class BlockLanczos(Solver):
     """Block Lanczos on ``A^H A``, which iterates until every value is within `tol` of an exact one.
 

@@ -37,14 +37,22 @@ class Subspace:
     @cached_property
     def sines(self) -> Vector:
         """Bound the sines of the angles of the vectors to the leading k-dimensional space of G; 1 without a gap."""
+        return self._sines(lengths(self.R))
+
+    def _sines(self, residuals: Vector | float) -> Vector:
         gaps = self.theta - self.noise - self.level
         if not gaps[-1] > 0:
             return np.ones(len(gaps))
-        return np.asarray(np.minimum((lengths(self.R) + TURNING * self.noise) / gaps, 1.0))
+        return np.asarray(np.minimum((residuals + TURNING * self.noise) / gaps, 1.0))
 
     @property
     def sine(self) -> float:
         return min(float(np.linalg.norm(self.sines)), 1.0)
+
+    @property
+    def rounding_sine(self) -> float:
+        """The part of `sine` that remains if the residuals vanish."""
+        return min(float(np.linalg.norm(self._sines(0.0))), 1.0)
 
     @cached_property
     def ritz(self) -> Ritz:
