@@ -41,6 +41,15 @@ def test_svd_does_not_load_what_it_does_not_need() -> None:
     assert not loaded & {"pandas", "polars", "matplotlib", "sklearn", "click", "rich", "dask", "filelock", "asyncio"}
 
 
+def run_of(*words: object) -> str:
+    return f"from shiftsvd.cli import main; main({[*map(str, words)]}, standalone_mode=False)"
+
+
+def test_info_of_a_table_loads_no_packages_that_only_fits_need(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("id,x,y,z,kind\na,1,2,3,u\nb,2,1,5,v\nc,7,8,3,u\nd,1,4,6,v\n")
+    assert not loaded_by(run_of("info", tmp_path / "t.csv")) & {"pandas", "sklearn", "rich"}
+
+
 @pytest.mark.parametrize("name", shiftsvd.__all__)
 def test_public_name_resolves_in_a_fresh_interpreter_and_is_documented(name: str) -> None:
     value = getattr(shiftsvd, name)
