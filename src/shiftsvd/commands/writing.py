@@ -22,9 +22,7 @@ from shiftsvd.commands.options import as_given, print_message, typed
 from shiftsvd.commands.settings import RECORDED, Settings
 from shiftsvd.commands.tables import WRITERS, Table, Write, component_names, format_named, write_rows
 from shiftsvd.errors import plain_lines, plural
-from shiftsvd.estimators.features import n_empty_of
-from shiftsvd.estimators.fitted import quantity_of
-from shiftsvd.estimators.truncated import ALIGNED, first_is_mean
+from shiftsvd.estimators.attributes import ALIGNED, first_is_mean, n_empty_of, quantity_of
 from shiftsvd.io import Names
 from shiftsvd.io.formats.table import far_apart
 from shiftsvd.io.location import Location, located

@@ -13,7 +13,8 @@ from shiftsvd.backends import as_operator, is_lazy, unwrapped
 from shiftsvd.backends.affinity import Affinity, affinity_of_edges, affinity_of_rows
 from shiftsvd.backends.validation import NotFinite, before_sklearn, finite_dense, finite_sparse
 from shiftsvd.errors import Part, Refused, Setting, refuse
-from shiftsvd.estimators.features import Tagged, labels_of
+from shiftsvd.estimators.attributes import labels_of
+from shiftsvd.estimators.features import Tagged
 from shiftsvd.estimators.settings import as_one_fit, random_generator, warn_unconverged
 from shiftsvd.front import integer, nonnegative
 from shiftsvd.kernels import thread_count
