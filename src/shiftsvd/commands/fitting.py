@@ -96,6 +96,8 @@ def run(given: Settings) -> None:
     if settings.label_column is not None:
         colors = labels_of(m, "label_column", settings, settings.choices, hooks)
     columns = supplementary_columns(settings, A.shape[0], names.samples)
+    if not settings.json_out:
+        click.echo(writing.first_line(settings.file, A))
     seconds = time.perf_counter() - started
     _pca_class()
     started = time.perf_counter() - seconds

@@ -93,7 +93,7 @@ class Result:
             "file": settings.file,
             **several,
             "shape": list(A.shape),
-            "stored": int(A.costs.stored if isinstance(A, Operator) else A.stored),
+            "stored": stored_in(A),
             "dtype": str(A.dtype),
             "solver": info.solver,
             "settings": own | {"preprocess": list(settings.preprocess)},
@@ -155,11 +155,19 @@ def numbers(values: Any) -> list[float | None] | None:
     return [float(value) if np.isfinite(value) else None for value in values]
 
 
+def stored_in(A: Observed) -> int:
+    return int(A.costs.stored if isinstance(A, Operator) else A.stored)
+
+
+def first_line(file: str, A: Observed) -> str:
+    """Return the line that is printed before the fit."""
+    shape = f"{plural(A.shape[0], 'sample')} x {plural(A.shape[1], 'feature')}"
+    return plain_lines(f"{file}: {shape}, {plural(stored_in(A), 'number')}, {A.dtype}")
+
+
 def printed(result: Result, hooks: Sequence[Hooks], verbose: bool) -> str:
-    document = result.document
-    m, n = document["shape"]
-    shape = f"{plural(m, 'sample')} x {plural(n, 'feature')}"
-    lines = [f"{document['file']}: {shape}, {plural(document['stored'], 'number')}, {document['dtype']}"]
+    """Return the lines below the first one."""
+    document, lines = result.document, list[str]()
     if transforms := document["settings"]["preprocess"]:
         lines.append(f"entries transformed by {', then '.join(transforms)}")
     lines += [line for each in hooks for line in each.summary(document)]
