@@ -1,4 +1,4 @@
-"""Run `transform`, `influence`, `inverse`, `convert` and `report`: read block by block, and write the output."""
+"""Run `transform`, `influence`, `inverse` and `report`: read block by block, and write the output."""
 
 import json
 import math
@@ -31,7 +31,6 @@ from shiftsvd.estimators.evidence import largest_turn, rivals_of
 from shiftsvd.estimators.graphs import DiffusionMap
 from shiftsvd.events import listening
 from shiftsvd.io import Names
-from shiftsvd.io import convert as converted
 from shiftsvd.io.choices import NOTHING, Choices
 from shiftsvd.io.formats.cells import NO_CLASS
 from shiftsvd.io.formats.text import is_utf8
@@ -255,14 +254,6 @@ def inverse(settings: Settings) -> None:
     table = Table(columns, Z.shape[0], np.dtype(settings.dtype or dtype), names.samples)
     blocks = ((first, pca.inverse_transform(block)) for first, block in _rows(Z, len(columns), places))
     _write(table, blocks, settings)
-
-
-def convert(settings: Settings) -> None:
-    check_files(settings)
-    how = {name: value for name, value in settings.where.items() if name not in ("stack", "join")}
-    how |= {"force": settings.force, "memory_limit": settings.memory, "compression": settings.compression}
-    converted(settings.files[0], str(settings.out), choices=settings.choices, **how)
-    print_message(f"written: {settings.out}", settings.quiet)
 
 
 def report(settings: Settings) -> None:

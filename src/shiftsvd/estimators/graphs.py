@@ -6,7 +6,6 @@ from typing import Any, Self
 
 import numpy as np
 from scipy.sparse import csr_array, csr_matrix, diags_array, issparse
-from sklearn.neighbors import kneighbors_graph
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from shiftsvd.backends import as_operator, is_lazy, unwrapped
@@ -231,6 +230,8 @@ class SpectralEmbedding(GraphEmbedding):
             neighbours = max(n // 10, 2)  # the first is the sample itself
             if self.n_neighbors is not None:
                 neighbours = integer("n_neighbors", self.n_neighbors, 1, n - 1, f" for {n:,} samples")
+            from sklearn.neighbors import kneighbors_graph  # takes a fifth of a second to import
+
             X = kneighbors_graph(X, neighbours, include_self=True)
             X = (X + X.T) / 2
         W = _affinities(X, self)
