@@ -18,7 +18,7 @@ import numpy as np
 
 from shiftsvd import plot
 from shiftsvd.errors import Refused, Setting, plain_lines, plural
-from shiftsvd.estimators.features import feature_names_of, n_empty_of
+from shiftsvd.estimators.attributes import feature_names_of, n_empty_of
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.plot import ScoreRaster
 from shiftsvd.plot.fitted import ORANGE, Fit, largest, percent, read, short

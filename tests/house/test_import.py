@@ -2,6 +2,7 @@
 
 import doctest
 import importlib
+import inspect
 import os
 import pkgutil
 import subprocess
@@ -39,6 +40,35 @@ def test_svd_does_not_load_what_it_does_not_need() -> None:
     loaded = loaded_by("import shiftsvd, numpy; shiftsvd.svd(numpy.eye(4), 2)")
     assert "numpy" in loaded
     assert not loaded & {"pandas", "polars", "matplotlib", "sklearn", "click", "rich", "dask", "filelock", "asyncio"}
+
+
+def run_of(*words: object) -> str:
+    return f"from shiftsvd.cli import main; main({[*map(str, words)]}, standalone_mode=False)"
+
+
+@pytest.mark.parametrize("verb", ["info", "convert"])
+def test_verbs_without_a_model_load_no_packages_that_only_fits_need(tmp_path: Path, verb: str) -> None:
+    (tmp_path / "t.csv").write_text("id,x,y,z,kind\na,1,2,3,u\nb,2,1,5,v\nc,7,8,3,u\nd,1,4,6,v\n")
+    more = () if verb == "info" else (tmp_path / "t.bpcells", "--drop", "kind")
+    assert not loaded_by(run_of(verb, tmp_path / "t.csv", *more)) & {"pandas", "sklearn", "rich"}
+
+
+class Told:
+    """Print the name of scikit-learn when it is imported."""
+
+    @staticmethod
+    def find_spec(name: str, *_: object) -> None:
+        if name == "sklearn":
+            print("imports sklearn")
+
+
+def test_fit_prints_what_it_read_before_it_loads_scikit_learn(tmp_path: Path) -> None:
+    (tmp_path / "t.csv").write_text("x,y,z\n1,2,3\n2,1,5\n7,8,3\n1,4,6\n")
+    told = f"import sys\n{inspect.getsource(Told)}\nsys.meta_path.insert(0, Told)\n"
+    command = [sys.executable, "-W", "error", "-c", told + run_of("fit", tmp_path / "t.csv", "-k", 2)]
+    lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+    assert lines[:2] == [f"{tmp_path / 't.csv'}: 4 samples x 3 features, 12 numbers, float64", "imports sklearn"]
+    assert lines[2].startswith("Exact(); ")
 
 
 @pytest.mark.parametrize("name", shiftsvd.__all__)

@@ -1060,7 +1060,7 @@ FAULTS = (
     ),
     fault(
         "genes that are absent",
-        "estimators/features.py",
+        "estimators/attributes.py",
         "return np.asarray(cho_solve(cho_factor(G), W.conj().T).conj().T)",
         "return np.asarray(W)",
         "scanpy/test_projection.py",
@@ -1113,7 +1113,7 @@ FAULTS = (
     ),
     fault(
         "the largest part of a component that absent features may have",
-        "estimators/features.py",
+        "estimators/attributes.py",
         "squares[0] < 1 - MOST_LOST",
         "squares[0] <= 0",
         "commands/test_apply.py",

@@ -1,4 +1,4 @@
-"""Run `transform`, `influence`, `inverse`, `convert` and `report`: read block by block, and write the output."""
+"""Run `transform`, `influence`, `inverse` and `report`: read block by block, and write the output."""
 
 import json
 import math
@@ -17,23 +17,20 @@ import numpy as np
 from shiftsvd.algebra.generic import row_blocks
 from shiftsvd.backends.files import counted, left_beside
 from shiftsvd.backends.validation import named
-from shiftsvd.commands.hooks import Hooks, first_answer, hooks_of
+from shiftsvd.commands.hooks import Hooks, aligned, first_answer, hooks_of
 from shiftsvd.commands.mixed import fields_of, labels_of
 from shiftsvd.commands.options import check_files, print_message, typed
 from shiftsvd.commands.settings import Settings, table_format
 from shiftsvd.commands.tables import ENTRIES, Block, Table, component_names, format_named, write_rows
 from shiftsvd.commands.writing import model_in, rastering, score_rasters
-from shiftsvd.errors import Setting, few, plain_lines, plural
+from shiftsvd.errors import few, plain_lines, plural
+from shiftsvd.estimators.attributes import feature_names_of
 from shiftsvd.estimators.batches import BatchPCA
 from shiftsvd.estimators.contrastive import ContrastivePCA
 from shiftsvd.estimators.evidence import largest_turn, rivals_of
-from shiftsvd.estimators.features import absent_limit, feature_names_of
-from shiftsvd.estimators.features import aligned as by_names
 from shiftsvd.estimators.graphs import DiffusionMap
 from shiftsvd.events import listening
 from shiftsvd.io import Names
-from shiftsvd.io import convert as converted
-from shiftsvd.io.base import Labels
 from shiftsvd.io.choices import NOTHING, Choices
 from shiftsvd.io.formats.cells import NO_CLASS
 from shiftsvd.io.formats.text import is_utf8
@@ -48,7 +45,6 @@ from shiftsvd.runs.messages import warn
 from shiftsvd.runs.outputs import Outputs, refuse
 from shiftsvd.runs.progress import progress
 
-REMEDY = "Raise the limit with ", Setting("max_absent"), ", or fit on the features that both files have."
 OTHERS = ContrastivePCA, DiffusionMap  # models other than PCA that `transform` applies
 SHOWN = 0.1  # degrees: angles are printed with one decimal
 LEAST_WIDTH = 0.02  # degrees between the bounds of an angle that a refit could lessen
@@ -275,14 +271,6 @@ def inverse(settings: Settings) -> None:
     _write(table, blocks, settings)
 
 
-def convert(settings: Settings) -> None:
-    check_files(settings)
-    how = {name: value for name, value in settings.where.items() if name not in ("stack", "join")}
-    how |= {"force": settings.force, "memory_limit": settings.memory, "compression": settings.compression}
-    converted(settings.files[0], str(settings.out), choices=settings.choices, **how)
-    print_message(f"written: {settings.out}", settings.quiet)
-
-
 def report(settings: Settings) -> None:
     from shiftsvd import report as page
 
@@ -333,18 +321,6 @@ def _opened(pca: BatchPCA, settings: Settings, hooks: Sequence[Hooks]) -> tuple[
     for each in hooks:
         A, names = each.refine(pca, A, names)
     return aligned(pca, A.shape[1], names.features, settings.file, settings.max_absent), A, names
-
-
-def aligned(pca: Any, n_features: int, names: Labels | None, file: str, max_absent: float | None = None) -> Any:
-    if getattr(pca, "feature_names_in_", None) is None or names is None:
-        if n_features != pca.n_features_in_:
-            raise ValueError(
-                f"{file} has {plural(n_features, 'feature')}, but the model was fitted on "
-                f"{plural(pca.n_features_in_, 'feature')}. The model or the file has no feature names, so features are "
-                "matched by position. Pass a file with the columns of the fit, in the same order."
-            )
-        return pca
-    return by_names(pca, list(names), file, absent_limit(pca, max_absent), *REMEDY)
 
 
 def _open_scores(pca: BatchPCA, file: str, settings: Settings) -> tuple[Operator, Names, Any]:

@@ -10,7 +10,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 import numpy as np
@@ -38,8 +38,7 @@ from shiftsvd.commands.options import print_message
 from shiftsvd.commands.settings import Settings, wanted_count
 from shiftsvd.commands.tables import ENTRIES, WRITERS, Block, Table, Write, component_names
 from shiftsvd.errors import plural
-from shiftsvd.estimators.features import cosines, feature_names_of, row_squares
-from shiftsvd.estimators.pca import PCA
+from shiftsvd.estimators.attributes import cosines, feature_names_of, row_squares
 from shiftsvd.estimators.supplementary import Sums
 from shiftsvd.events import listening
 from shiftsvd.front import check_fit, planned, within
@@ -67,6 +66,9 @@ from shiftsvd.solvers.base import NOT_CERTIFIED, most_components
 from shiftsvd.solvers.constants import MISSED_TOL
 from shiftsvd.solvers.reading import certificate_bytes
 from shiftsvd.transforms.chains import as_transforms
+
+if TYPE_CHECKING:
+    from shiftsvd.estimators.pca import PCA
 
 LOG = logging.getLogger("shiftsvd")
 # Memory for the error bounds of solvers that do not compute bounds themselves, if there is no --memory.
@@ -96,6 +98,11 @@ def run(given: Settings) -> None:
     if settings.label_column is not None:
         colors = labels_of(m, "label_column", settings, settings.choices, hooks)
     columns = supplementary_columns(settings, A.shape[0], names.samples)
+    if not settings.json_out:
+        click.echo(writing.first_line(settings.file, A))
+    seconds = time.perf_counter() - started
+    _pca_class()
+    started = time.perf_counter() - seconds
     release()
     with ExitStack() as stack:
         stack.enter_context(workers(settings.scheduler, settings.workers))
@@ -229,9 +236,16 @@ def _notice_unless_kept(run: Run) -> None:
         )
 
 
-def pca_of(run: Run, k: int | float, solver: SolverName | Solver, memory: int | str | None) -> PCA:
+def _pca_class() -> "type[PCA]":
+    # Imports scikit-learn, which takes a second: messages about the data are printed before.
+    from shiftsvd.estimators.pca import PCA
+
+    return PCA
+
+
+def pca_of(run: Run, k: int | float, solver: SolverName | Solver, memory: int | str | None) -> "PCA":
     settings = run.settings
-    return PCA(
+    return _pca_class()(
         k,
         preprocess=run.steps or None,
         shift=run.shift,
@@ -249,7 +263,7 @@ def pca_of(run: Run, k: int | float, solver: SolverName | Solver, memory: int | 
     )
 
 
-def fitted(run: Run, k: int | float) -> PCA:
+def fitted(run: Run, k: int | float) -> "PCA":
     settings, A, names = run.settings, run.A, run.names
     memory = left_beside(A, settings.memory)
     solver = solver_of(run.taken(), k, settings, memory)
@@ -271,7 +285,7 @@ def fitted(run: Run, k: int | float) -> PCA:
     return pca
 
 
-def _fit(pca: PCA, run: Run) -> None:
+def _fit(pca: "PCA", run: Run) -> None:
     settings = run.settings
     try:
         pca.fit(_on_device(run.A, settings, bool(run.steps)), covariates=run.covariates)
@@ -347,6 +361,7 @@ def estimated(wanted: Settings) -> None:
         if getattr(settings, name) is not None:
             raise click.UsageError(f"`estimate` predicts a fit in one process on the CPU. Remove --{name}.")
     paths = writing.output_paths(settings, hooks)
+    _pca_class()  # part of the program, not of the data
     _tell_of_text(settings)
     watch, started = MemoryWatch(), time.perf_counter()
     run = given = opened(settings, hooks)

@@ -14,8 +14,12 @@ from numpy.typing import NDArray
 from shiftsvd.backends.entries import Places, some_columns
 from shiftsvd.commands.settings import Settings
 from shiftsvd.commands.tables import Block, Table, Write
+from shiftsvd.errors import Setting, plural
+from shiftsvd.estimators.attributes import absent_limit
+from shiftsvd.estimators.attributes import aligned as by_names
 from shiftsvd.extend import extensions
 from shiftsvd.io import Names
+from shiftsvd.io.base import Labels
 from shiftsvd.missing.gaps import Observed
 from shiftsvd.names import resolve
 from shiftsvd.operators import Operator, Panel
@@ -26,6 +30,7 @@ if TYPE_CHECKING:  # scikit-learn takes more than a second to import, and `info`
     from shiftsvd.estimators.batches import BatchPCA
 
 Answer = TypeVar("Answer")
+REMEDY = "Raise the limit with ", Setting("max_absent"), ", or fit on the features that both files have."
 
 
 @dataclass(eq=False)
@@ -367,3 +372,15 @@ def first_answer(answers: Iterable[Answer | None]) -> Answer | None:
 
 def hooks_of(settings: Settings) -> list[Hooks]:
     return [resolve(each.hooks)(settings) for each in extensions() if each.hooks is not None]
+
+
+def aligned(pca: Any, n_features: int, names: Labels | None, file: str, max_absent: float | None = None) -> Any:
+    if getattr(pca, "feature_names_in_", None) is None or names is None:
+        if n_features != pca.n_features_in_:
+            raise ValueError(
+                f"{file} has {plural(n_features, 'feature')}, but the model was fitted on "
+                f"{plural(pca.n_features_in_, 'feature')}. The model or the file has no feature names, so features are "
+                "matched by position. Pass a file with the columns of the fit, in the same order."
+            )
+        return pca
+    return by_names(pca, list(names), file, absent_limit(pca, max_absent), *REMEDY)

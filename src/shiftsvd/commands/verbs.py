@@ -200,7 +200,7 @@ def estimate() -> None:
         click.Argument(["out"], metavar="OUT", type=Local()),
         *named(f"{_DATA} compression memory force quiet verbose"),
     ],
-    run="applying:convert",
+    run="converting:convert",
 )
 def convert() -> None:
     """OUT has the layout of AnnData: rows are samples, and sparse data are compressed by rows (CSR). Names of samples

@@ -22,9 +22,7 @@ from shiftsvd.commands.options import as_given, print_message, typed
 from shiftsvd.commands.settings import RECORDED, Settings
 from shiftsvd.commands.tables import WRITERS, Table, Write, component_names, format_named, write_rows
 from shiftsvd.errors import plain_lines, plural
-from shiftsvd.estimators.features import n_empty_of
-from shiftsvd.estimators.fitted import quantity_of
-from shiftsvd.estimators.truncated import ALIGNED, first_is_mean
+from shiftsvd.estimators.attributes import ALIGNED, first_is_mean, n_empty_of, quantity_of
 from shiftsvd.io import Names
 from shiftsvd.io.formats.table import far_apart
 from shiftsvd.io.location import Location, located
@@ -95,7 +93,7 @@ class Result:
             "file": settings.file,
             **several,
             "shape": list(A.shape),
-            "stored": int(A.costs.stored if isinstance(A, Operator) else A.stored),
+            "stored": stored_in(A),
             "dtype": str(A.dtype),
             "solver": info.solver,
             "settings": own | {"preprocess": list(settings.preprocess)},
@@ -157,11 +155,19 @@ def numbers(values: Any) -> list[float | None] | None:
     return [float(value) if np.isfinite(value) else None for value in values]
 
 
+def stored_in(A: Observed) -> int:
+    return int(A.costs.stored if isinstance(A, Operator) else A.stored)
+
+
+def first_line(file: str, A: Observed) -> str:
+    """Return the line that is printed before the fit."""
+    shape = f"{plural(A.shape[0], 'sample')} x {plural(A.shape[1], 'feature')}"
+    return plain_lines(f"{file}: {shape}, {plural(stored_in(A), 'number')}, {A.dtype}")
+
+
 def printed(result: Result, hooks: Sequence[Hooks], verbose: bool) -> str:
-    document = result.document
-    m, n = document["shape"]
-    shape = f"{plural(m, 'sample')} x {plural(n, 'feature')}"
-    lines = [f"{document['file']}: {shape}, {plural(document['stored'], 'number')}, {document['dtype']}"]
+    """Return the lines below the first one."""
+    document, lines = result.document, list[str]()
     if transforms := document["settings"]["preprocess"]:
         lines.append(f"entries transformed by {', then '.join(transforms)}")
     lines += [line for each in hooks for line in each.summary(document)]

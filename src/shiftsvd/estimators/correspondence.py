@@ -12,25 +12,10 @@ from shiftsvd.algebra.generic import gram_matrix, least
 from shiftsvd.backends import as_operator
 from shiftsvd.backends.validation import before_sklearn
 from shiftsvd.errors import Refused, Setting, plural, refuse
-from shiftsvd.estimators.features import (
-    Components,
-    checked,
-    cosines,
-    is_pandas,
-    is_unread,
-    labelled,
-    labels_of,
-    row_squares,
-)
+from shiftsvd.estimators.attributes import cosines, is_pandas, labelled, labels_of, row_squares
+from shiftsvd.estimators.features import Components, checked, checked_table, is_unread
 from shiftsvd.estimators.settings import as_one_fit, random_generator
-from shiftsvd.estimators.supplementary import (
-    checked_table,
-    codes_of,
-    columns_of,
-    learned_categories,
-    refuse_missing,
-    refuse_unknown,
-)
+from shiftsvd.estimators.supplementary import codes_of, columns_of, learned_categories, refuse_missing, refuse_unknown
 from shiftsvd.front import decompose, integer, tolerance
 from shiftsvd.kernels import threads
 from shiftsvd.names import SolverName

@@ -7,8 +7,9 @@ import numpy as np
 
 from shiftsvd.errors import Refused, Setting, few, plural, refuse
 from shiftsvd.estimators import evidence, features
+from shiftsvd.estimators.attributes import beyond
 from shiftsvd.estimators.evidence import Influence, Neighbors, Stability
-from shiftsvd.estimators.fitted import FittedPCA, beyond
+from shiftsvd.estimators.fitted import FittedPCA
 from shiftsvd.estimators.settings import random_generator
 from shiftsvd.front import integer, nonnegative
 from shiftsvd.operators import Operator, Panel, Vector

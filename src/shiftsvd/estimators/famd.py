@@ -9,7 +9,8 @@ from scipy.sparse import csr_array
 from sklearn.utils.validation import check_is_fitted
 
 from shiftsvd.errors import Part, Setting, refuse
-from shiftsvd.estimators.features import Components, cosines, is_pandas, labelled, labels_of
+from shiftsvd.estimators.attributes import cosines, is_pandas, labelled, labels_of
+from shiftsvd.estimators.features import Components, checked_table
 from shiftsvd.estimators.pca import PCA
 from shiftsvd.estimators.settings import as_one_fit
 from shiftsvd.estimators.supplementary import (
@@ -19,7 +20,6 @@ from shiftsvd.estimators.supplementary import (
     Column,
     Numbers,
     Sums,
-    checked_table,
     codes_of,
     columns_of,
     is_categorical,

@@ -1,15 +1,13 @@
-"""Inputs of estimators: validation, feature names and labels, arrays on a device, Dask arrays."""
+"""Base classes of estimators, and their inputs: validation, arrays on a device, Dask arrays."""
 
-import math
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import replace
 from functools import wraps
 from os import PathLike
-from typing import TYPE_CHECKING, Any, Final, ParamSpec, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, cast
 
 import numpy as np
-from scipy.linalg import cho_factor, cho_solve, eigh, eigvalsh
 from scipy.sparse import csr_array, issparse
 from sklearn import get_config
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
@@ -18,18 +16,14 @@ from sklearn.utils.validation import validate_data
 from shiftsvd.backends import as_operator, is_lazy, unwrapped
 from shiftsvd.backends.device import arrays_of
 from shiftsvd.backends.device.arrays import Arrays
-from shiftsvd.backends.entries import Places
 from shiftsvd.backends.validation import before_sklearn, named
-from shiftsvd.errors import Part, Refused, Setting, few, plural
-from shiftsvd.io.formats.cells import without_unit
+from shiftsvd.estimators.attributes import is_table
 from shiftsvd.kernels import threads
 from shiftsvd.missing.gaps import Gaps
-from shiftsvd.numerics.moments import Vector
 from shiftsvd.numerics.panels import unmasked
 from shiftsvd.operators import Operator, Panel
 from shiftsvd.runs.memory import Resources
-from shiftsvd.runs.messages import notice, warn_once
-from shiftsvd.transforms.chains import kept_of, reordered
+from shiftsvd.runs.messages import warn_once
 
 Model = TypeVar("Model")
 P = ParamSpec("P")
@@ -219,6 +213,19 @@ def _is_number(text: str) -> bool:
     return True
 
 
+def checked_table(estimator: Any, X: Any, reset: bool, least: int = 1) -> Any:
+    """Validate names and sizes of a table whose columns may hold anything; frames are not converted."""
+    if is_table(X):
+        validate_data(estimator, X, reset=reset, skip_check_array=True)
+        for count, what, minimum in zip(X.shape, ("sample", "feature"), (least, 1), strict=True):
+            if count < minimum:
+                raise ValueError(f"Found array with {count} {what}(s) while a minimum of {minimum} is required")
+        return X
+    unmasked("categories", X, "give them a category of their own")
+    how = {"dtype": None, "ensure_all_finite": "allow-nan", "ensure_min_samples": least}
+    return validate_data(estimator, X, reset=reset, **how)
+
+
 def _is_plain(X: Any, least: int) -> bool:
     # `as_operator` checks these arrays itself, so scikit-learn need not.
     plain = type(X) is np.ndarray and X.dtype in (np.float32, np.float64)
@@ -252,154 +259,6 @@ def _without_stream(estimator: Any) -> Any:
     frozen = copy(estimator)
     vars(frozen).pop("_stream", None)
     return frozen
-
-
-# ---- labels and names of features
-
-
-def labels_of(X: Any) -> tuple[Any, Any]:
-    if is_pandas(X):
-        return X.index, X.columns
-    return (X.ids, X.ids) if has_ids(X) else (None, None)
-
-
-def is_pandas(X: Any) -> bool:
-    return type(X).__module__.partition(".")[0] == "pandas"
-
-
-def has_ids(X: Any) -> bool:
-    ids = getattr(X, "ids", None)  # masked arrays have a method of that name
-    return ids is not None and not callable(ids) and hasattr(X, "data") and not is_pandas(X)
-
-
-def labelled(values: Panel, names: Any) -> Any:
-    if names is None:
-        return values
-    import pandas as pd
-
-    return pd.DataFrame(values, index=names)
-
-
-def cosines(coordinates: Panel, squares: Vector) -> Panel:
-    shares = coordinates**2
-    squares = np.maximum(squares, shares.sum(axis=1))  # of a row that differs from the shift by rounding errors alone
-    return np.asarray(shares / np.where(squares > 0, squares, np.inf)[:, None])
-
-
-def row_squares(A: Operator) -> Vector:
-    squares = A.row_squares()
-    if squares is None:
-        raise ValueError(
-            f"squared cosines need squared entries, which {A} does not provide. Pass an array or a sparse matrix."
-        )
-    return squares
-
-
-def feature_names_of(model: Any) -> Any:
-    names = getattr(model, "feature_names_in_", None)
-    return None if names is None else names[kept_of(getattr(model, "preprocess_", ()), len(names))]
-
-
-def n_empty_of(model: Any) -> int:
-    """Return the number of features without any value if these hold all missing values of a fit, else 0."""
-    n_missing, m = getattr(getattr(model, "info_", None), "n_missing", None), getattr(model, "n_samples_", 0)
-    if not n_missing or not m or n_missing % m:
-        return 0
-    sizes = np.max(np.abs(model.components_), axis=0, initial=0)
-    n_zero = int(np.count_nonzero(sizes <= 8 * np.finfo(sizes.dtype).eps))
-    return n_zero if n_missing == m * n_zero else 0
-
-
-MOST_LOST: Final = 0.5  # of the squared length of any direction among the components, for absent features
-MAX_ABSENT: Final = 0.1  # default share of absent features of models that selected features
-
-
-def absent_limit(fitted: Any, given: float | None) -> float:
-    selects = any(each.selects for each in getattr(fitted, "preprocess_", ()))
-    return given if given is not None else MAX_ABSENT if selects else 0.0
-
-
-# Return the model with its features in the order of `names`, the features of `file`. A share `max_absent` of the
-# features of the components may be absent, and all features that only enter sums of rows. `remedy` ends the error.
-def aligned(fitted: Model, names: Sequence[str], file: str, max_absent: float, *remedy: Part) -> Model:
-    pca = cast("Any", fitted)
-    model, found = list(map(str, pca.feature_names_in_)), list(map(str, names))
-    if model == found:
-        return fitted
-    place, there = {name: j for j, name in enumerate(model)}, set(found)
-    needed = [model[j] for j in kept_of(getattr(pca, "preprocess_", ()), len(model))]
-    lacking = _absent(needed, there)
-    if len(lacking) > max_absent * len(needed):
-        limit = f"limit {100 * max_absent:.3g} %"
-        which = f"lacks {len(lacking):,} of the model's {len(needed):,} features ({limit}): {few(lacking)}"
-        if len(lacking) == len(needed):
-            remedy = ("Pass a file with the feature names of the model.",)
-        least = math.ceil(100 * len(lacking) / len(needed)) / 100
-        remedy = tuple(Setting("max_absent", least) if each == Setting("max_absent") else each for each in remedy)
-        known = {without_unit(name): name for name in lacking}
-        pairs = [(known[bare], name) for name in found if name not in place and (bare := without_unit(name)) in known]
-        if pairs:
-            units = few(f"{mine!r} in the model, {theirs!r} here" for mine, theirs in pairs)
-            remedy = (
-                f"Names differ in the unit alone: {units}. Convert these columns, and name them as in the model.",
-            )
-        raise Refused(f"{file} {which}. Its features: {few(found)}. ", *remedy)
-    if unknown := _absent(found, place):
-        raise ValueError(f"{file} has features that the model does not have: {few(unknown)}. Remove these features.")
-    if len(there) < len(found) or len(place) < len(model):
-        what = file if len(there) < len(found) else "the model"
-        others = f"{file} has another order of features than the model, and {what} has duplicate feature names"
-        raise ValueError(f"{others}, so columns cannot be matched. Make the names unique.")
-    if lacking:
-        which = "features" if len(needed) == len(model) else "features of the components"
-        absent = f"{len(lacking):,} of the model's {len(needed):,} {which}: {few(lacking)}"
-        notice(f"{file} lacks {absent}. They are treated as missing.")
-    return on_places(fitted, np.array([place[name] for name in found], np.intp))
-
-
-def _absent(names: Sequence[str], known: Container[str]) -> list[str]:
-    return [name for name in names if name not in known]
-
-
-# Return the model for rows whose column j is feature places[j] of the model; other features are unobserved.
-def on_places(fitted: Model, places: Places) -> Model:
-    pca, moved = cast("Any", fitted), cast("Any", copy(fitted))
-    moved.n_features_in_ = len(places)
-    if "feature_names_in_" in vars(pca):
-        moved.feature_names_in_ = pca.feature_names_in_[places]
-    steps, order = reordered(getattr(pca, "preprocess_", ()), places)
-    if steps:
-        moved.preprocess_ = steps
-    moved.components_, moved.mean_ = pca.components_[:, order], pca.mean_[order]
-    if len(order) < len(pca.mean_):
-        V = least_squares(pca.components_.conj().T, order, feature_names_of(pca))
-        moved.components_ = V.conj().T.astype(pca.components_.dtype)
-    scale = getattr(pca, "scale_", None)
-    moved.scale_ = None if scale is None else scale[order]
-    if hasattr(pca, "shift_"):
-        moved.shift_ = pca.shift_.at(order)
-    return cast("Model", moved)
-
-
-def least_squares(V: Panel, there: Places, names: Any) -> Panel:
-    W = V[there]
-    if len(there) == len(V):
-        return W
-    G = W.conj().T @ W
-    squares, axes = eigh(G)
-    if len(G) and squares[0] < 1 - MOST_LOST:
-        absent, axis = np.setdiff1d(np.arange(len(V)), there), axes[:, 0]
-        worst = absent[np.argsort(-np.abs(V[absent] @ axis), kind="stable")]
-        which = "" if names is None else f" The most important absent features are {few(names[worst[:3]])}."
-        fits = [k for k in range(1, len(G)) if eigvalsh(G[:k, :k])[0] >= 1 - MOST_LOST]
-        fewer = f"a model with at most {plural(fits[-1], 'component')}, or on" if fits else "a model on"
-        raise ValueError(
-            "too many features are absent to compute scores. For a linear combination of the components, mainly "
-            f"component {np.argmax(np.abs(axis)) + 1:,}, the features that are present hold only "
-            f"{max(squares[0], 0):.0%} of the squared loadings (at least {1 - MOST_LOST:.0%} are needed).{which} Fit "
-            f"{fewer} the features that both data sets have."
-        )
-    return np.asarray(cho_solve(cho_factor(G), W.conj().T).conj().T)
 
 
 # ---- arrays on a device

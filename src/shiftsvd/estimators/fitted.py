@@ -13,7 +13,7 @@ from shiftsvd.algebra.scaled import times_powers
 from shiftsvd.backends import is_lazy
 from shiftsvd.backends.validation import named
 from shiftsvd.errors import Refused, Setting, refuse
-from shiftsvd.estimators import features
+from shiftsvd.estimators import attributes, features
 from shiftsvd.estimators.settings import data_of_rows
 from shiftsvd.kernels import stepwise
 from shiftsvd.missing.completion import mean_rows, regressed_rows, with_missing
@@ -23,7 +23,6 @@ from shiftsvd.numerics.powers import SQUARED, check_size, largest_of
 from shiftsvd.operators import LowRank, Operator, Panel, Vector
 from shiftsvd.preparation.prepare import Prepared
 from shiftsvd.preparation.shifts import Learned, MeanShift, of_each_row
-from shiftsvd.runs.messages import warn
 
 
 @dataclass(frozen=True, eq=False)
@@ -116,34 +115,6 @@ def _behind_a_scaler(pca: Any, model: Any) -> Any:
     if hasattr(pca, "feature_names_in_"):  # what the scaler gives has no names
         scaler.feature_names_in_ = vars(pca).pop("feature_names_in_")
     return pipeline.Pipeline([("scale", scaler), ("pca", pca)])
-
-
-@np.errstate(over="ignore", under="ignore")
-def in_range(explained: Vector, unit: int) -> Vector:
-    # Not infinite: files of models, tables and plots hold numbers.
-    variances = np.minimum(np.ldexp(explained, 2 * unit), np.finfo(np.float64).max)
-    if np.any((explained > 0) & ~_is_number(variances)):
-        warn(
-            "Some variances are outside the range of float64. explained_variance_ and noise_variance_ hold the largest "
-            "float64 number, 0 or an inaccurate number instead; singular_values_, components_, "
-            "explained_variance_ratio_ and scores are accurate. Multiply X by a power of two to avoid this."
-        )
-    return variances
-
-
-def quantity_of(model: Any) -> str:
-    """Return what `explained_variance_` holds: without means of columns in the shift, it is no variance."""
-    shift = getattr(model, "shift", "mean")
-    return "second moment" if shift is None or (isinstance(shift, str) and shift == "rows") else "variance"
-
-
-def beyond(S: Vector, variances: Vector) -> bool:
-    return bool(len(S) and S[0] > 0 and not _is_number(variances[:1])[0])
-
-
-def _is_number(variances: Vector) -> Vector:
-    ends = np.finfo(variances.dtype)
-    return np.asarray((variances >= ends.smallest_normal) & (variances < ends.max))
 
 
 class FittedPCA(features.Components):
@@ -247,7 +218,7 @@ class FittedPCA(features.Components):
         if getattr(self, "feature_names_in_", None) is None:
             raise ValueError("the model has no feature names. Fit it on a data frame.")
         remedy = "Use ", Setting("max_absent"), " to treat absent features as unobserved."
-        return features.aligned(self, list(names), "the list of names", max_absent, *remedy)
+        return attributes.aligned(self, list(names), "the list of names", max_absent, *remedy)
 
     @features.on_device_of_input
     def inverse_transform(self, X: Any, groups: Any = None, covariates: Any = None) -> Any:
@@ -295,7 +266,9 @@ class FittedPCA(features.Components):
             by its weight; 0 for a component without variance.
         """
         A = self._minus_shift(self._operator(X), groups, covariates)
-        return features.labelled(self._contributions(_joined(A.row_products(self._loadings))), features.labels_of(X)[0])
+        return attributes.labelled(
+            self._contributions(_joined(A.row_products(self._loadings))), attributes.labels_of(X)[0]
+        )
 
     @features.on_device_of_input
     def row_cosine_similarities(self, X: Any, groups: Any = None, covariates: Any = None) -> Any:
@@ -312,8 +285,8 @@ class FittedPCA(features.Components):
             Shares that sum to 1 over all components of a row; 0 for a row that equals the shift. Two passes.
         """
         A = self._in_units(self._minus_shift(self._operator(X), groups, covariates))
-        found = features.cosines(_joined(A.row_products(self._loadings)), features.row_squares(A))
-        return features.labelled(found, features.labels_of(X)[0])
+        found = attributes.cosines(_joined(A.row_products(self._loadings)), attributes.row_squares(A))
+        return attributes.labelled(found, attributes.labels_of(X)[0])
 
     @property
     def _loadings(self) -> Panel:
@@ -413,14 +386,14 @@ class FittedPCA(features.Components):
     def _deviations(self) -> Vector:
         freedom = vars(self).get("_freedom", self.n_samples_ - 1)
         S, variances = self.singular_values_, self.explained_variance_
-        d = S / np.sqrt(freedom) if beyond(S, variances) else np.sqrt(variances)
+        d = S / np.sqrt(freedom) if attributes.beyond(S, variances) else np.sqrt(variances)
         eps, most = np.finfo(self.components_.dtype).eps, d.max(initial=0)
         return np.asarray(np.maximum(d, eps * (most if most > 0 else 1)))
 
     def _model(self) -> PPCA:
         check_is_fitted(self, "components_")
         S, variance, noise = self.singular_values_, self.explained_variance_.astype(np.float64), self.noise_variance_
-        if beyond(S, self.explained_variance_):
+        if attributes.beyond(S, self.explained_variance_):
             raise ValueError(
                 f"the variances of this model are outside the range of float64 (first singular value: {S[0]:.3g}), so "
                 "likelihoods and covariances cannot be computed. Multiply X by a power of two and fit again."

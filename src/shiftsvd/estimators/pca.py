@@ -7,9 +7,10 @@ import numpy as np
 
 from shiftsvd import names
 from shiftsvd.algebra.scaled import times_powers
+from shiftsvd.estimators.attributes import beyond, in_range
 from shiftsvd.estimators.batches import BatchPCA
 from shiftsvd.estimators.features import move_fitted
-from shiftsvd.estimators.fitted import beyond, in_range, minka_rank
+from shiftsvd.estimators.fitted import minka_rank
 from shiftsvd.estimators.settings import random_generator, shift_of_rows, solver_of, wanted
 from shiftsvd.front import decompose, learned, tolerance
 from shiftsvd.kernels import threads

@@ -14,7 +14,8 @@ from shiftsvd.backends.blocked import cut
 from shiftsvd.backends.dense import BLOCK
 from shiftsvd.backends.validation import unmasked_matrix
 from shiftsvd.errors import Setting, plural, refuse
-from shiftsvd.estimators.features import Components, has_ids, labelled, labels_of
+from shiftsvd.estimators.attributes import has_ids, labelled, labels_of
+from shiftsvd.estimators.features import Components
 from shiftsvd.estimators.settings import as_one_fit, random_generator
 from shiftsvd.front import integer
 from shiftsvd.kernels import ordered, thread_count, threads

@@ -8,36 +8,17 @@ from typing import Any, Final, Self
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.utils.validation import validate_data
 
 from shiftsvd.backends.validation import unmasked_matrix
 from shiftsvd.errors import Part, Refused
-from shiftsvd.estimators.features import is_pandas, labelled
+from shiftsvd.estimators.attributes import is_pandas, is_table, labelled
 from shiftsvd.numerics.moments import Moments, Vector
-from shiftsvd.numerics.panels import unmasked
 from shiftsvd.operators import Panel
 
 Codes = npt.NDArray[np.intp]
 Mask = npt.NDArray[np.bool_]
 
 _UNNAMED: tuple[Part, ...] = ("Remove these rows, or give missing values a category of their own.",)
-
-
-def is_table(X: Any) -> bool:
-    return type(X).__module__.partition(".")[0] in ("pandas", "polars", "pyarrow") and hasattr(X, "columns")
-
-
-def checked_table(estimator: Any, X: Any, reset: bool, least: int = 1) -> Any:
-    """Validate names and sizes of a table whose columns may hold anything; frames are not converted."""
-    if is_table(X):
-        validate_data(estimator, X, reset=reset, skip_check_array=True)
-        for count, what, minimum in zip(X.shape, ("sample", "feature"), (least, 1), strict=True):
-            if count < minimum:
-                raise ValueError(f"Found array with {count} {what}(s) while a minimum of {minimum} is required")
-        return X
-    unmasked("categories", X, "give them a category of their own")
-    how = {"dtype": None, "ensure_all_finite": "allow-nan", "ensure_min_samples": least}
-    return validate_data(estimator, X, reset=reset, **how)
 
 
 def columns_of(X: Any, names: Any = None) -> Iterator[tuple[str, Any]]:

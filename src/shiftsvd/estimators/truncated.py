@@ -9,8 +9,8 @@ from sklearn.utils.validation import check_is_fitted
 from shiftsvd.algebra.scaled import in_units
 from shiftsvd.backends import is_lazy
 from shiftsvd.errors import Setting, refuse
+from shiftsvd.estimators.attributes import ALIGNED, first_is_mean, in_range
 from shiftsvd.estimators.features import Components, points, scores_by_row
-from shiftsvd.estimators.fitted import in_range
 from shiftsvd.estimators.settings import as_one_fit, either, random_generator
 from shiftsvd.front import decompose, integer, learned, tolerance
 from shiftsvd.kernels import threads
@@ -21,15 +21,6 @@ from shiftsvd.result import SVDResult
 from shiftsvd.runs.messages import warn_once
 from shiftsvd.solvers import BlockLanczos, RandomizedSVD, Solver
 from shiftsvd.transforms.chains import Preprocess, apply_all, as_transforms, width
-
-ALIGNED = 0.99  # least |cosine| with the mean of the rows at which `warn_mean` warns
-
-
-def first_is_mean(cosine: float, k: int) -> str:
-    return (
-        f"The first component is the mean of the rows (|cos| = {cosine:.4f}), so only {k - 1} of {k} components "
-        "describe how rows differ."
-    )
 
 
 @dataclass(eq=False, repr=False)

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 from shiftsvd.extend import lazy
 
 if TYPE_CHECKING:
-    from shiftsvd.genetics.analysis import GenotypeModel as GenotypeModel
     from shiftsvd.genetics.analysis import GenotypePCA as GenotypePCA
     from shiftsvd.genetics.analysis import pca as pca
     from shiftsvd.genetics.components import SelectionScan as SelectionScan
     from shiftsvd.genetics.components import TracyWidom as TracyWidom
     from shiftsvd.genetics.components import tracy_widom as tracy_widom
+    from shiftsvd.genetics.fitted import GenotypeModel as GenotypeModel
     from shiftsvd.genetics.kinship import Kinship as Kinship
     from shiftsvd.genetics.projection import Projection as Projection
     from shiftsvd.genetics.selection import Selection as Selection
@@ -25,8 +25,9 @@ if TYPE_CHECKING:
 
 if not TYPE_CHECKING:  # to a type checker a module with `__getattr__` has every name
     _homes = {
-        "shiftsvd.genetics.analysis": ("GenotypeModel", "GenotypePCA", "pca"),
+        "shiftsvd.genetics.analysis": ("GenotypePCA", "pca"),
         "shiftsvd.genetics.components": ("SelectionScan", "TracyWidom", "tracy_widom"),
+        "shiftsvd.genetics.fitted": ("GenotypeModel",),
         "shiftsvd.genetics.projection": ("Projection",),
         "shiftsvd.genetics.kinship": ("Kinship",),
         "shiftsvd.genetics.selection": ("Selection", "unrelated"),

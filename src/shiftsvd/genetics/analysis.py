@@ -11,7 +11,7 @@ from typing import Any, Unpack, get_args
 import numpy as np
 import numpy.typing as npt
 
-from shiftsvd import PCA, Info, SVDResult, svd
+from shiftsvd import Info, SVDResult, svd
 from shiftsvd.extend.fits import integer, on_places
 from shiftsvd.extend.operators import Panel, Vector, generator
 from shiftsvd.extend.running import Outputs, Refused, Resources, Setting, SolverName, plural, refuse
@@ -243,43 +243,6 @@ class GenotypePCA(Projects):
             plink.eigenvec_allele(outputs.part(weights), self.variants.at(self.used), self.loadings[self.used])
 
 
-class GenotypeModel(PCA, Projects):
-    """The model of a fit by the command, as `shiftsvd.load_model` returns it: a `PCA` that projects genotypes.
-
-    Its attribute `variants_` has the names, positions and alleles of the variants, `filters` the settings of the
-    filters, `kept`, if filters removed samples, the mask of the others among the samples of the file, and `learned`,
-    if the fit projected samples, the mask of the training samples among all rows of scores.
-    `PCA` documents the arguments and the other attributes.
-
-    See Also
-    --------
-    genetics.GenotypePCA : The components that `genetics.pca` returns.
-
-    Examples
-    --------
-    >>> import numpy as np, tempfile, shiftsvd
-    >>> from bed_reader import to_bed
-    >>> from click.testing import CliRunner
-    >>> from shiftsvd.cli import main
-    >>> G = np.random.default_rng(0).integers(0, 3, (20, 50)).astype(np.float32)
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     to_bed(f"{folder}/a.bed", G)
-    ...     fit = f"fit {folder}/a.bed -k 2 --no-report -o {folder}/a"
-    ...     _ = CliRunner().invoke(main, fit.split())
-    ...     found = shiftsvd.load_model(f"{folder}/a/model.safetensors").project(
-    ...         f"{folder}/a.bed"
-    ...     )
-    >>> found.eigenvectors.shape, found.n_used
-    ((20, 2), 50)
-    """
-
-    variants_: Variants
-
-    @property
-    def basis(self) -> Basis:
-        return basis_of(self)
-
-
 def basis_of(pca: Any) -> Basis:
     components = pca.components_.astype(np.float64).T
     used = patterson_scale(pca.mean_)[1] if pca.shift is not None else np.any(components != 0, axis=1)
@@ -287,7 +250,7 @@ def basis_of(pca: Any) -> Basis:
     return Basis(pca.variants_, used, pca.mean_, scale, components, pca.singular_values_.astype(np.float64))
 
 
-def rows_of_fit(pca: GenotypeModel, files: plink.Fileset) -> tuple[GenotypeModel, Cohort]:
+def rows_of_fit(pca: Any, files: plink.Fileset) -> tuple[Any, Cohort]:
     # The training samples and the variants of the model, in the order of the files, and the model with the alleles and
     # the order of the files. Missing genotypes are filled as in the fit.
     target = Target.of(pca.basis, files, trust_ambiguous=True)

@@ -8,19 +8,19 @@ from dataclasses import replace
 from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, BinaryIO, Final, cast
+from typing import TYPE_CHECKING, Any, BinaryIO, Final, cast
 
 import click
 import numpy as np
 
 from shiftsvd import Operator
 from shiftsvd.extend import commands as cli
-from shiftsvd.extend import print_message
+from shiftsvd.extend import fits, print_message
 from shiftsvd.extend.files import n_missing
-from shiftsvd.extend.fits import BatchPCA, Observed
+from shiftsvd.extend.fits import Observed
 from shiftsvd.extend.running import plural
 from shiftsvd.genetics import files as plink
-from shiftsvd.genetics.analysis import GenotypeModel, GenotypePCA, basis_of, rows_of_fit
+from shiftsvd.genetics.analysis import GenotypePCA, basis_of, rows_of_fit
 from shiftsvd.genetics.components import Patterson, SelectionScan, TracyWidom, patterson_scale, selection_scan
 from shiftsvd.genetics.extension import ProjectName, ScoresScale
 from shiftsvd.genetics.figures import DRAWN, figures, write_png
@@ -30,6 +30,9 @@ from shiftsvd.genetics.projection import Scores, Target, scores_of_projected, wa
 from shiftsvd.genetics.selection import OF_SAMPLES, Cohort, Filters, Selection, selected
 from shiftsvd.genetics.variants import Samples, Variants, autosomal, read_sample_column
 from shiftsvd.io import Names
+
+if TYPE_CHECKING:  # it imports scikit-learn
+    from shiftsvd.extend.fits import BatchPCA
 
 SCALE: Final = "patterson"
 NAMES: Final = tuple(Filters.__annotations__)
@@ -371,7 +374,7 @@ class GenotypeHooks(cli.Hooks):
         factors = plink.score_factors(scale, lengths, int(np.count_nonzero(target.basis.used)))
         return table, _score_rows(target.scores(method, settings.memory), factors, len(columns), files.name)
 
-    def open_new(self, pca: BatchPCA) -> tuple[BatchPCA, Observed, Names] | None:
+    def open_new(self, pca: "BatchPCA") -> "tuple[BatchPCA, Observed, Names] | None":
         # The model has no alleles. If the file has as many variants on autosomes as the model has features, use those;
         # otherwise use all variants. `aligned` then compares the names.
         settings = self.settings
@@ -382,7 +385,7 @@ class GenotypeHooks(cli.Hooks):
             return None
         files = self.read()
         if hasattr(pca, "variants_"):
-            return self._of_fit(cast("GenotypeModel", pca), files)
+            return self._of_fit(pca, files)
         kept = autosomal(files.variants.chromosomes)
         if np.count_nonzero(kept) == pca.n_features_in_:
             files = files.of_variants(kept)
@@ -393,7 +396,7 @@ class GenotypeHooks(cli.Hooks):
         names = Names(files.labels, files.variants.names)
         return copy(pca).set_params(missing="error", unobserved=False), A, names
 
-    def _of_fit(self, pca: GenotypeModel, files: plink.Fileset) -> tuple[BatchPCA, Observed, Names]:
+    def _of_fit(self, pca: "BatchPCA", files: plink.Fileset) -> "tuple[BatchPCA, Observed, Names]":
         settings = self.settings
         model, cohort = rows_of_fit(pca, files)
         if settings.extra["labels"] is not None:
@@ -414,7 +417,7 @@ class GenotypeHooks(cli.Hooks):
         return {"variants": known, "filters": getattr(pca, "filters", None)}
 
     def compare(self, model: str, files: Sequence[str]) -> Mapping[str, Any] | None:
-        pca: Any = cli.model_in(model, BatchPCA, GenotypePCA)
+        pca: Any = cli.model_in(model, fits.BatchPCA, GenotypePCA)
         kinds = {Path(file).suffix.lower() for file in files}
         if not (isinstance(pca, GenotypePCA) or hasattr(pca, "variants_") or kinds <= {".bed", ".pgen"}):
             return None

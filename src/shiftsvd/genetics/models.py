@@ -30,7 +30,7 @@ def _filters(name: str, value: Any, sizes: models.Sizes) -> None:
 
 def _made(cls: type[Any], settings: models.ByName, fitted: models.ByName) -> Any:
     if "variants_" in fitted:
-        from shiftsvd.genetics.analysis import GenotypeModel  # imports scikit-learn
+        from shiftsvd.genetics.fitted import GenotypeModel  # imports scikit-learn
 
         cls = GenotypeModel
     return models.KINDS["PCA"].made(cls, settings, fitted)

@@ -9,8 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shiftsvd.errors import refuse
-from shiftsvd.estimators.features import feature_names_of
-from shiftsvd.estimators.fitted import beyond, quantity_of
+from shiftsvd.estimators.attributes import beyond, feature_names_of, quantity_of
 from shiftsvd.operators import Panel, Vector
 from shiftsvd.result import SVDResult
 

@@ -6,15 +6,15 @@ from contextlib import AbstractContextManager, contextmanager
 from functools import cached_property, partial
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 import numpy as np
 
-from shiftsvd import PCA, Covariates, Operator
+from shiftsvd import Covariates, Operator
 from shiftsvd.extend import commands as cli
 from shiftsvd.extend import files as io
-from shiftsvd.extend.fits import BatchPCA, Design, Observed, absent_limit, planned, within
+from shiftsvd.extend.fits import Design, Observed, absent_limit, planned, within
 from shiftsvd.extend.operators import Panel, larger_blocks
 from shiftsvd.extend.running import Refused, Setting, all_within, few, limit_of, notice, passes_so_far, plural
 from shiftsvd.extend.transforms import NullModel, as_transforms, kept_of, warn_of_counts, warn_unless_counts
@@ -25,6 +25,10 @@ from shiftsvd.scanpy.gene_names import Genes, matched
 from shiftsvd.scanpy.ranking import Batches, HighlyVariable, Ranking, bytes_of_ranking, rank
 from shiftsvd.scanpy.stored import Keys, booleans, loadings_of, uns_entries, with_selection
 from shiftsvd.transforms import Transform
+
+if TYPE_CHECKING:  # they import scikit-learn
+    from shiftsvd import PCA
+    from shiftsvd.extend.fits import BatchPCA
 
 DEFAULT_MASK: Final = "highly_variable"  # the default mask, as in scanpy
 CELL_FORMATS: Final = ("h5ad", "zarr", "10x", "10x-h5", "bpcells", "bpcells-h5", "soma")  # formats that scanpy reads
@@ -314,7 +318,7 @@ class CellHooks(cli.Hooks):
 
     # transform
 
-    def refine(self, pca: BatchPCA, A: Observed, names: io.Names) -> tuple[Observed, io.Names]:
+    def refine(self, pca: "BatchPCA", A: Observed, names: io.Names) -> tuple[Observed, io.Names]:
         steps, features = getattr(pca, "preprocess_", ()), names.features
         if steps and isinstance(A, Operator):
             warn_unless_counts([each.how for each in steps], A, self.annotations.logged)
@@ -373,7 +377,7 @@ class CellHooks(cli.Hooks):
             notice(f"{file}: {' '.join(notes)}")
         return renamed, places
 
-    def covariates(self, pca: BatchPCA) -> Panel | None:
+    def covariates(self, pca: "BatchPCA") -> Panel | None:
         design = getattr(pca, "design_", None)
         return None if design is None else design.of(partial(sample_column, self.annotations))
 
@@ -418,7 +422,7 @@ def _texts(values: Any) -> list[str]:
 # ---- fit.h5ad
 
 
-def _params(pca: PCA, mask: str | None) -> dict[str, Any]:
+def _params(pca: "PCA", mask: str | None) -> dict[str, Any]:
     info = pca.info_
     params = {"zero_center": pca.shift is not None, "n_comps": pca.n_components_, "scale": str(pca.scale)}
     params |= {"svd_solver": info.solver, "mask_var": mask, "use_highly_variable": mask == "highly_variable"}

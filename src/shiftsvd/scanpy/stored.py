@@ -3,12 +3,13 @@
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Final, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from shiftsvd import PCA, Covariates, LogNormalize, Operator, PearsonResiduals, Select, as_operator
+import shiftsvd
+from shiftsvd import Covariates, LogNormalize, Operator, PearsonResiduals, Select, as_operator
 from shiftsvd.extend.files import Labels, Places, SomeColumns, SomeRows, held_or_streamed, read_file
 from shiftsvd.extend.fits import Column
 from shiftsvd.extend.models import code, decode
@@ -17,6 +18,9 @@ from shiftsvd.extend.running import Refused, Resources, Setting, few, notice, re
 from shiftsvd.extend.transforms import OfEntry, SettingText, kept_of
 from shiftsvd.scanpy.gene_names import Genes, matched, names_of_var
 from shiftsvd.transforms import Transform
+
+if TYPE_CHECKING:
+    from shiftsvd import PCA
 
 # Rounding error of the sum of a row whose absolute values sum to 1, in a file in single precision.
 _ROUNDING: Final = 4 * float(np.finfo(np.float32).eps)
@@ -46,7 +50,7 @@ def keys_of(key_added: str | None) -> Keys:
 # ---- the model
 
 
-def loadings_of(pca: PCA, n_genes: int, rows: Any, keys: Keys) -> dict[str, Panel]:
+def loadings_of(pca: "PCA", n_genes: int, rows: Any, keys: Keys) -> dict[str, Panel]:
     V = np.zeros((n_genes, pca.n_components_), pca.components_.dtype)
     V[rows] = pca.components_.T
     shift_scale = np.zeros((n_genes, 3))
@@ -57,7 +61,7 @@ def loadings_of(pca: PCA, n_genes: int, rows: Any, keys: Keys) -> dict[str, Pane
 
 
 def uns_entries(
-    pca: PCA, key: str, params: dict[str, Any], variances: dict[str, Any], genes: Any, computed_on: str
+    pca: "PCA", key: str, params: dict[str, Any], variances: dict[str, Any], genes: Any, computed_on: str
 ) -> dict[str, Any]:
     # `genes` has the names of all genes, also of those outside the mask.
     found: dict[str, Any] = {}
@@ -94,7 +98,7 @@ def _decoded(kept: dict[str, Any]) -> Any:
     return decode(json.loads(text), {name: np.asarray(value) for name, value in kept.items()})
 
 
-def read_model(reference: Any, keys: Keys) -> tuple[PCA, Any]:
+def read_model(reference: Any, keys: Keys) -> tuple["PCA", Any]:
     """Return the model that `pca` or the command stored, and the names of the genes that it needs in new cells."""
     stored = reference.uns.get(keys.uns, {})
     if "obsm" in stored.get("params", {}):
@@ -111,7 +115,7 @@ def read_model(reference: Any, keys: Keys) -> tuple[PCA, Any]:
         _check_sums(V, known, keys.varm)
     used = np.flatnonzero(scale > 0)
     genes = reference.var_names[used]
-    pca = PCA()
+    pca = shiftsvd.PCA()
     pca.components_, pca.mean_, pca.scale_ = V[used].T, shift[used], scale[used]
     if kept := dict(stored.get(_DESIGN, {})):
         pca.shift = Covariates()

@@ -13,7 +13,7 @@ from scipy.sparse import coo_array
 from shiftsvd.errors import Part, Refused, Setting, few, plural, sentence
 from shiftsvd.io.base import Opened, bounded, labels, plausible_shape
 from shiftsvd.io.choices import JOIN, Choices, naming
-from shiftsvd.io.formats.cells import NO_CLASS, any_number, as_numpy, filled, is_gap, number, pa, pc, strings
+from shiftsvd.io.formats.cells import NO_CLASS, any_number, as_numpy, filled, is_empty, is_gap, number, pa, pc, strings
 from shiftsvd.runs.messages import notice
 
 FEW_TEXTS: Final = 3  # different texts that may be missing values among numbers
@@ -270,7 +270,7 @@ def indicators(
 
 def class_texts(column: Any) -> Any:
     if pa.types.is_boolean(column.type):
-        column = pc.if_else(column, "True", "False")  # as pandas writes them in texts
+        column = pc.if_else(column, *strings(["True", "False"]))  # as pandas writes them in texts
     return filled(as_texts(column) if _is_mixed(column.type) else column.cast(pa.string()), strings(NO_CLASS))
 
 
@@ -350,7 +350,7 @@ class _Axis:
     def add(self, column: Any) -> None:
         holds_texts = is_text(column.type)
         column = column.cast(pa.string()) if holds_texts else column
-        if count := column.null_count or (holds_texts and pc.equal(column, "").true_count):
+        if count := column.null_count or (holds_texts and is_empty(column).true_count):
             text = f"the {self._what} is missing in {plural(count, 'triplet')}. Remove such lines from the file."
             raise Refused(text)
         if holds_texts:

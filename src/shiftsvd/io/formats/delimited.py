@@ -22,6 +22,7 @@ from shiftsvd.io.formats.cells import (
     any_number,
     as_numpy,
     gaps_of,
+    is_empty,
     is_unit,
     number,
     pa,
@@ -381,7 +382,7 @@ class Rows:
         if self._is_typed or self.form.label is None:
             return batch
         cells = (as_texts(batch.column(j)) for j in (self.form.label, *range(batch.num_columns)))
-        are_blank = _in_all(pc.equal(pc.utf8_trim_whitespace(text), "") for text in cells)
+        are_blank = _in_all(is_empty(pc.utf8_trim_whitespace(text)) for text in cells)
         if are_blank is None:
             return batch
         places = np.flatnonzero(as_numpy(are_blank))
