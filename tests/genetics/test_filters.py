@@ -216,6 +216,9 @@ def test_files_name_samples_and_variants(messy: Path, tmp_path: Path) -> None:
     some = file("some", "rs5 rs6", "", "rs9", "rs99999")
     assert names(chosen(messy, extract=some))[0] == ["rs5", "rs6", "rs9"]
     assert names(chosen(messy, extract=some, exclude=["rs6"]))[0] == ["rs5", "rs9"]
+    # names that an earlier filter removed are in the files
+    assert chosen(messy, extract=some, exclude=["rs5", "rs7"]).absent == {"extract": 1, "exclude": 0}
+    assert chosen(messy, keep=["p1"], remove=["p2"]).absent == {"keep": 0, "remove": 0}
     positions = chosen(messy).whole.variants.positions.astype(int)
     region = file("range", f"chr2 {positions[310]} {positions[320]} label", "# 1 1 2")
     assert names(chosen(messy, extract_range=region))[0] == [f"rs{j}" for j in range(310, 321)]

@@ -276,9 +276,11 @@ def _by_lists(cohort: Cohort, selection: Selection, resources: Resources) -> Non
             samples = cohort.whole.samples if name in OF_SAMPLES else None
             lists.refuse_unless_found(name, given, samples, cohort.whole.variants, cohort.whole.name)
         if name in ("keep", "remove"):
-            there, cohort.absent[name] = lists.listed_samples(given, cohort.files.samples)
+            there, cohort.absent[name] = lists.listed_samples(given, cohort.whole.samples)
+            there = there[cohort.rows]
         elif name in ("extract", "exclude"):
-            there, cohort.absent[name] = lists.listed_variants(given, cohort.files.variants.names)
+            there, cohort.absent[name] = lists.listed_variants(given, cohort.whole.variants.names)
+            there = there[cohort.kept]
         else:
             regions = _long_range(cohort, given) if name == "exclude_long_range" else lists.listed_regions(given)
             there = lists.inside(cohort.files.variants, regions)
