@@ -81,6 +81,11 @@ def test_proportions_are_asked_of_variants_on_autosomes(tmp_path: Path) -> None:
     assert names(chosen(path, chromosomes="all", hwe=1e-6))[0] == [f"rs{j}" for j in range(1, 6)]
 
 
+def test_a_p_value_at_the_limit_is_kept(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.bed", np.repeat([[0.0], [1], [2]], [1, 3, 9], axis=0))
+    assert len(names(chosen(path, hwe=0.2, hwe_midp=True))[0]) == 1  # computed: 0.2 - 3e-17
+
+
 @pytest.mark.parametrize(("far", "stay"), [(2000, 1), (2001, 2)])
 def test_a_window_of_kilobases_holds_what_is_as_far_as_it_is_long(far: int, stay: int, tmp_path: Path) -> None:
     G = np.random.default_rng(0).binomial(2, 0.5, (60, 6)).astype(float)

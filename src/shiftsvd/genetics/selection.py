@@ -313,7 +313,7 @@ def _by_counts(cohort: Cohort, selection: Selection, resources: Resources) -> No
         if name == "geno":
             out = counts.missing > limit * cohort.files.shape[0] * (1 + _EPSILON)
         elif name == "hwe":
-            out = (exact_p(*counts[:3], mid_p=selection.hwe_midp) < limit) & cohort.autosomes
+            out = (exact_p(*counts[:3], mid_p=selection.hwe_midp) < limit * (1 - _EPSILON)) & cohort.autosomes
         else:
             out = np.minimum(counts.frequencies, 1 - counts.frequencies) < limit * (1 - _EPSILON)
         cohort.drop(name, out)
