@@ -315,6 +315,17 @@ def test_files_that_cannot_be_pruned_or_counted_are_refused(tmp_path: Path) -> N
         chosen(path, exclude_range=tmp_path / "range")
 
 
+@pytest.mark.parametrize("position", ["9" * 20, "--5", "1.5"])
+def test_positions_that_are_no_integers_are_named(position: str, tmp_path: Path) -> None:
+    path = write(tmp_path / "a.bed", linked(30, 4))
+    table = path.with_suffix(".bim")
+    rows = [line.split("\t") for line in table.read_text().splitlines()]
+    rows[2][3] = position
+    table.write_text("".join("\t".join(row) + "\n" for row in rows))
+    with pytest.raises(ValueError, match=f"must be integers of at most 18 digits, got '{position}' for variant rs2"):
+        chosen(path, indep_pairwise=(5, 1, 0.5))
+
+
 def test_variants_without_a_place_are_pruned_as_plink_does(tmp_path: Path) -> None:
     path = write(tmp_path / "a.bed", linked(60, 40), chromosome=["0"] * 10 + ["1"] * 30, bp_position=list(range(40)))
     assert not set(names(chosen(path, indep_pairwise=(5, 1, 0.99)))[0]) & {f"rs{j}" for j in range(10)}

@@ -299,10 +299,12 @@ def robust_distances(X: Panel) -> Vector:
         location, scale = _tau_scale(Z)
         distances = (((Z - location) / scale) ** 2).sum(axis=1)
     inside = X[distances < np.median(distances) / chdtri(k, 0.5) * chdtri(k, 1 - _CORE)]
-    if np.linalg.matrix_rank(inside - inside[:1]) < k:
+    if len(inside) <= k:
         return np.full(n, np.nan)
     centre = inside.mean(axis=0)
     covariance = (inside - centre).T @ (inside - centre) / len(inside)
+    if np.linalg.matrix_rank(covariance, hermitian=True) < k:
+        return np.full(n, np.nan)
     return np.asarray(((X - centre) @ np.linalg.inv(covariance) * (X - centre)).sum(axis=1))
 
 

@@ -144,7 +144,7 @@ class PgenGenotypes(Genotypes):
         return G if own is None or np.all(np.diff(own) > 0) else G[:, np.argsort(np.argsort(own))]
 
 
-def _pgen_reader(path: Path, n_samples: int, samples: io.Places | None) -> Any:
+def _pgen_reader(path: Path, n_samples: int | None, samples: io.Places | None) -> Any:
     subset = None if samples is None else np.sort(samples).astype(np.uint32)
     with io.reading(path):
         return io.optional("pgenlib", "pgen").PgenReader(
@@ -176,7 +176,7 @@ def read_pgen(path: Path, key: str | None, memory_limit: int | str | None) -> io
     io.optional("pgenlib", "pgen")
     opened = _open_files(PgenGenotypes, path, memory_limit)
     n, m = opened.matrix.shape
-    with _pgen_reader(path, m, None) as reader:
+    with _pgen_reader(path, None, None) as reader:  # of its own number of samples, which is checked below
         there = reader.get_variant_ct(), reader.get_raw_sample_ct()
     if there != (n, m):
         raise ValueError(
