@@ -86,6 +86,14 @@ def test_a_p_value_at_the_limit_is_kept(tmp_path: Path) -> None:
     assert len(names(chosen(path, hwe=0.2, hwe_midp=True))[0]) == 1  # computed: 0.2 - 3e-17
 
 
+def test_limits_may_be_numbers_of_numpy() -> None:
+    assert Selection(maf=np.float32(0.25), mind=np.int64(1)).given == {
+        "chromosomes": "autosomes",
+        "maf": 0.25,
+        "mind": 1,
+    }
+
+
 @pytest.mark.parametrize(("far", "stay"), [(2000, 1), (2001, 2)])
 def test_a_window_of_kilobases_holds_what_is_as_far_as_it_is_long(far: int, stay: int, tmp_path: Path) -> None:
     G = np.random.default_rng(0).binomial(2, 0.5, (60, 6)).astype(float)
@@ -278,6 +286,7 @@ def test_files_by_chromosome_are_filtered_as_one(messy: Path, tmp_path: Path) ->
         ({"geno": -0.1}, r"geno must be a number in 0\.\.1, got -0\.1"),
         ({"hwe_midp": True}, "hwe_midp requires hwe"),
         ({"exclude_long_range": "hg17"}, 'must be "hg19" or "hg38", got \'hg17\''),
+        ({"maf": "0.1"}, r"maf must be a number in 0\.\.0\.5, got '0\.1'"),
         ({"indep_pairwise": (50, 5)}, "indep_pairwise must be a window"),
         ({"indep_pairwise": (5, 50, 0.2)}, "at least as large as the step"),
         ({"indep_pairwise": ("50kb", 5, 0.2)}, "a step of 1 if the window is in kilobases, got 5"),
@@ -305,6 +314,13 @@ def test_files_that_cannot_be_pruned_or_counted_are_refused(tmp_path: Path) -> N
     assert len(names(chosen(path, geno=0.5))[0]) == 40
     with pytest.raises(ValueError, match=r"b\.bed must have at least 2 founders"):
         chosen(path, maf=0.01)
+    # the founders are twins of earlier samples, so none of them is a training sample
+    path = write(tmp_path / "d.bed", np.vstack([G, G[:3]]), father=["p"] * 30 + ["0"] * 3)
+    with pytest.raises(ValueError, match=r"d\.bed must have at least 2 founders .* left for .*, got 0\. If the samples"):
+        chosen(path, unrelated=0.4, indep_pairwise=(5, 1, 0.5))
+    path = write(tmp_path / "e.bed", G, chromosome=["X"] * 40)
+    with pytest.raises(ValueError, match=r"kinship is computed from variants on autosomes, .*e\.bed has none left\."):
+        chosen(path, chromosomes="all", unrelated=0.1)
     path = write(
         tmp_path / "c.bed", G, iid=["same"] * 2 + [f"p{i}" for i in range(28)], fid=[str(i) for i in range(30)]
     )

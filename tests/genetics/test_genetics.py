@@ -1,5 +1,6 @@
 """Components of genotypes: the explicit matrix of Patterson, missing genotypes, other samples, PLINK's files."""
 
+import re
 import shutil
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from shiftsvd.model_file import save_model
 from shiftsvd.runs.messages import Notice
 
 bed_reader = pytest.importorskip("bed_reader")
+from tests.support.commands import invoke
 from tests.support.genotypes import assert_same_up_to_signs, explicit, genotypes, write
 
 
@@ -271,11 +273,17 @@ def test_a_number_of_components_is_an_integer(k: Any, tmp_path: Path) -> None:
 
 def test_samples_of_which_nothing_can_be_said_are_refused(tmp_path: Path) -> None:
     path = write(tmp_path / "a.bed", genotypes(1, 60, gaps=0))
-    with pytest.raises(ValueError, match=r"a\.bed must have at least 2 samples, got 1"):
+    with pytest.raises(ValueError, match=r"a\.bed must have at least 2 samples, got 1\. To project single samples"):
         pca(path, 1)
+    path = write(tmp_path / "c.bed", genotypes(9, 60, gaps=0))
+    few = r"c\.bed must have at least 2 samples, got 1 of 9 after the filters\. Relax the filters of samples\."
+    with pytest.raises(ValueError, match=few):
+        pca(path, 1, keep=["person3"])
+    (tmp_path / "one").write_text("person3\n")
+    assert re.search(few, invoke("fit", path, "-k", 1, "--keep", tmp_path / "one").stderr)
     path = write(tmp_path / "b.bed", np.zeros((5, 9), np.float32), chromosome=["1"] * 6 + ["X"] * 3)
     with pytest.raises(
-        ValueError, match=r"b\.bed has no variant .* 6 variants are monomorphic\. 3 variants not on autosomes"
+        ValueError, match=r"b\.bed has no variant .* 6 variants are monomorphic\. 3 variants not on autosomes were"
     ):
         pca(path, 1)
 

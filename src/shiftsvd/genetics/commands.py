@@ -165,6 +165,7 @@ class GenotypeHooks(cli.Hooks):
         self.filters, whole = selection.given, self.read()
         self._read_labels(whole, settings.label_column)  # before the filters read the genotypes
         self.cohort = selected(whole, selection, settings.resources)
+        self.cohort.require_two_samples()
         files = self.cohort.files
         return self._operator(self.cohort.training), Names(files.labels, files.variants.names)
 
