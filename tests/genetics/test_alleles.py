@@ -430,3 +430,6 @@ def test_a_model_and_a_file_are_held_against_each_other(folder: Path, model: Pat
     found = pca(folder / "reference.bed", 3).project(file)
     assert told["matched"] == found.n_used
     assert (told["flipped"], told["absent"], told["ambiguous"]) == (found.n_flipped, N // 4, found.n_ambiguous)
+    # no variant in common is an answer, too: info has no option that could add any
+    told = json.loads(done("info", model, new().some(new().ambiguous).written(folder / "none.bed"), "--json").stdout)
+    assert (told["matched"], told["ambiguous"]) == (0, np.count_nonzero(new().ambiguous))
