@@ -238,6 +238,13 @@ def test_files_name_samples_and_variants(messy: Path, tmp_path: Path) -> None:
     assert len(names(chosen(messy, exclude_range=region))[0]) == 889
 
 
+@pytest.mark.parametrize(("here", "there", "count"), [("23", "X", 3), ("MT", "chr26", 3), ("23", "39", 0)])
+def test_ranges_name_chromosomes_by_their_codes_too(here: str, there: str, count: int, tmp_path: Path) -> None:
+    path = write(tmp_path / "a.bed", linked(30, 6), chromosome=[here] * 6, bp_position=[1, 2, 3, 4, 5, 6])
+    (tmp_path / "range").write_text(f"{there} 2 4\n")
+    assert chosen(path, chromosomes="all", exclude_range=tmp_path / "range").removed == {"exclude_range": count}
+
+
 @pytest.mark.parametrize("build", ["hg19", "hg38"])
 def test_regions_of_long_range_linkage_go_with_their_ends(build: str, tmp_path: Path) -> None:
     regions = LONG_RANGE[build]
