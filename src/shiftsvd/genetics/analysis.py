@@ -443,12 +443,12 @@ def _check_rank(cohort: Cohort, matrix: Patterson, k: Any) -> None:
     name, (m, n), n_used = cohort.whole.name, matrix.A.shape, int(np.count_nonzero(matrix.polymorphic))
     if not n_used:
         n_removed = cohort.removed.get("chromosomes", 0)
-        were = "was" if n_removed == 1 else "were"
-        keep = f" {plural(n_removed, 'variant')} not on autosomes {were} removed. To keep all, use " if n_removed else ""
+        removed = f" {plural(n_removed, 'variant')} not on autosomes {'was' if n_removed == 1 else 'were'} removed."
+        remedy = (f"{removed} To keep all, use ", Setting("chromosomes", "all"), ".")
         raise Refused(
             f"{name} has no variant with both alleles among its samples: {plural(n, 'variant')} "
             f"{'is' if n == 1 else 'are'} monomorphic.",
-            *((keep, Setting("chromosomes", "all"), ".") if keep else (" Pass more samples.",)),
+            *(remedy if n_removed else (" Pass more samples.",)),
         )
     integer("k", k, 1, min(m - 1, n_used), f" for {m:,} samples x {n_used:,} variants in use of {name}")
 
