@@ -403,7 +403,9 @@ def _no_common_variants(file: str, n: int, counts: dict[str, int], are_numbers: 
     )
     return Refused(
         f"{file} has no usable variants of the {n:,} in the model. {counts['absent']:,} are absent by position and "
-        "name (if the genome builds differ, lift one of the files over, or use the same rsIDs). "
+        "name (if the genome builds differ, lift one of the files over, or use the same rsIDs; if the files have other "
+        "names of chromosomes, rename them, or use ",
+        *(Setting("match", "name"), "). "),
         f"{counts['mismatched']:,} have different alleles ({remedy}). "
         f"{counts['ambiguous']:,} are ambiguous, with alleles A/T or C/G (if both files use the same strand, pass ",
         *(Setting("trust_ambiguous", True), "). "),
