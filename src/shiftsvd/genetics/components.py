@@ -262,7 +262,7 @@ def selection_scan(files: Fileset, U: Panel, resources: Resources) -> SelectionS
     tested, statistics = np.isfinite(z).all(axis=1), np.full(len(z), np.nan)
     z[~tested], statistics[tested] = np.nan, robust_distances(z[tested])
     k = z.shape[1]
-    inflation = float(np.median(statistics[tested])) / float(chdtri(k, 0.5)) if tested.any() else np.nan
+    inflation = float(np.median(statistics[tested]) / chdtri(k, 0.5)) if tested.any() else np.nan
     inflation = inflation if inflation > 0 else np.nan
     return SelectionScan(z, statistics, inflation, chdtrc(k, statistics / inflation))
 
