@@ -139,6 +139,8 @@ def test_other_genotypes_are_refused_with_the_line_that_converts_them(tmp_path: 
     (tmp_path / name).write_text("##fileformat=VCFv4.2\n")
     with pytest.raises(ValueError, match=f"shiftsvd convert .*, or plink2 {how}.*--make-pgen"):
         open_matrix(tmp_path / name)
+    with pytest.raises(ValueError, match=f"shiftsvd convert .*, or plink2 {how}.*--make-pgen"):
+        pca(tmp_path / name)
 
 
 def test_a_packed_table_of_variants_is_read(bed: Path, tmp_path: Path) -> None:

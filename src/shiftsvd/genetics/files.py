@@ -19,7 +19,8 @@ from shiftsvd import Operator
 from shiftsvd.extend import files as io
 from shiftsvd.extend.operators import Panel, Vector
 from shiftsvd.extend.running import Refused, Resources, Setting, default_threads, notice, ordered, parse_bytes, told
-from shiftsvd.genetics.extension import TARGETS, ScoresScale
+from shiftsvd.genetics.decoding import refusal
+from shiftsvd.genetics.extension import DECODED, TARGETS, ScoresScale
 from shiftsvd.genetics.variants import Mask, Samples, Variants, columns, is_pgen, read_samples, read_variants, tables
 
 COHORTS: Final = (
@@ -215,7 +216,14 @@ def listed(bed: Beds) -> list[Path]:
     given = [bed] if isinstance(bed, str | PathLike) else list(bed)
     if not given:
         raise Refused(Setting("bed"), " must be at least one path, got an empty list")
-    return [Path(path) if Path(path).suffix.lower() in TARGETS else Path(f"{path}.bed") for path in given]
+    return [Path(path) if Path(path).suffix.lower() in TARGETS else _with_suffix(Path(path)) for path in given]
+
+
+def _with_suffix(path: Path) -> Path:
+    bed = Path(f"{path}.bed")
+    if path.name.lower().endswith(tuple(DECODED)) and path.is_file() and not bed.exists():
+        raise ValueError(refusal(path))
+    return bed
 
 
 @dataclass(frozen=True, eq=False)
