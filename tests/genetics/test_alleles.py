@@ -179,6 +179,17 @@ def test_names_find_variants_where_positions_are_not_known_or_of_another_build(f
         assert "0 by name only" not in assert_same_scores(folder, model, cohort)
 
 
+def test_names_alone_find_variants_on_chromosomes_of_other_names(folder: Path, model: Path) -> None:
+    contigs = np.array([f"NC_{int(name):06d}.11" for name in new().chromosome])
+    file = replace(new(), chromosome=contigs).written(folder / "contigs.bed")
+    told = invoke("transform", model, file, "-o", folder / "no.csv").stderr
+    assert f"{N} are absent" in told
+    assert "if the files have other names of chromosomes, rename them, or use --match name)" in told
+    found, want = (pca(folder / "reference.bed", 3).project(bed, match="name") for bed in (file, folder / "new.bed"))
+    assert (found.n_used, found.n_mismatched, found.n_by_name) == (want.n_used, 0, want.n_used)
+    np.testing.assert_array_equal(found.eigenvectors, want.eigenvectors)
+
+
 def test_positions_of_another_build_match_no_variant_by_chance(folder: Path) -> None:
     """Of three variants in four the file has the name; others lie, with the same alleles, where the model has them."""
     components, named = pca(folder / "reference.bed", 3), np.arange(N) % 4 > 0
@@ -430,3 +441,6 @@ def test_a_model_and_a_file_are_held_against_each_other(folder: Path, model: Pat
     found = pca(folder / "reference.bed", 3).project(file)
     assert told["matched"] == found.n_used
     assert (told["flipped"], told["absent"], told["ambiguous"]) == (found.n_flipped, N // 4, found.n_ambiguous)
+    # no variant in common is an answer, too: info has no option that could add any
+    told = json.loads(done("info", model, new().some(new().ambiguous).written(folder / "none.bed"), "--json").stdout)
+    assert (told["matched"], told["ambiguous"]) == (0, np.count_nonzero(new().ambiguous))

@@ -14,9 +14,11 @@ from scipy.stats import chi2, kstest
 import shiftsvd
 from shiftsvd.cli import main
 from shiftsvd.genetics import GenotypePCA, pca, tracy_widom, unrelated
-from shiftsvd.genetics.components import robust_distances, upper_tail
+from shiftsvd.genetics.components import robust_distances, selection_scan, upper_tail
+from shiftsvd.genetics.files import Fileset
 from shiftsvd.genetics.kinship import unrelated_mask
 from shiftsvd.model_file import save_model
+from shiftsvd.runs.memory import Resources
 from tests.support.cohort import bed_reader, linked, ran, write
 
 FILTERS: dict[str, Any] = {"geno": 0.05, "maf": 0.05, "indep_pairwise": (50, 5, 0.4)}
@@ -289,6 +291,34 @@ def test_variants_under_selection_stand_out(tmp_path: Path) -> None:
     assert scan is not None
     assert set(np.argsort(scan.p_values)[:20]) == set(range(20))
     assert kstest(scan.p_values[20:], "uniform").statistic < 0.05
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("k", [1, 3])
+def test_variants_that_cannot_be_tested_leave_the_scan_of_the_others(k: int, tmp_path: Path) -> None:
+    G = linked(40, 300)
+    U = pca(write(tmp_path / "a.bed", G), k, rng=0).eigenvectors
+    want = selection_scan(Fileset.of([tmp_path / "a.bed"]), U, Resources())
+    heterozygous, rare, unknown = np.ones((40, 1)), np.full((40, 1), np.nan), np.full((40, 1), np.nan)
+    rare[:k, 0] = [0, *[2] * (k - 1)]
+    scan = selection_scan(
+        Fileset.of([write(tmp_path / "b.bed", np.hstack([heterozygous, G, rare, unknown]))]), U, Resources()
+    )
+    assert np.isfinite(want.inflation)
+    np.testing.assert_allclose(scan.inflation, want.inflation)
+    for found, alone in zip((scan.z_scores, scan.p_values), (want.z_scores, want.p_values), strict=True):
+        np.testing.assert_allclose(found[1:-2], alone, rtol=1e-9)
+        assert np.isnan(found[[0, -2, -1]]).all()
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(("k", "variants"), [(1, 40), (3, 40), (3, 4), (3, 3)])
+def test_a_scan_of_variants_that_are_alike_has_no_answer(k: int, variants: int, tmp_path: Path) -> None:
+    G = np.random.default_rng(0).integers(0, 3, (30, 3)).astype(float)[:, np.minimum(np.arange(variants), k - 1)]
+    scan = pca(write(tmp_path / "a.bed", G.copy()), k, rng=0, scan=True).scan
+    assert scan is not None
+    assert np.isnan(scan.inflation)
+    assert np.isnan(scan.p_values).all()
 
 
 def done(*words: object) -> Any:

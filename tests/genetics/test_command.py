@@ -354,6 +354,15 @@ def test_info_describes_genotypes_and_its_command_works(tmp_path: Path) -> None:
     assert "has positions of GRCh37, but --exclude-long-range hg38 removes regions of GRCh38" in result.stderr
 
 
+def test_info_suggests_pruning_of_sorted_variants_only(tmp_path: Path) -> None:
+    for name, positions in (("sorted", [*range(1, 301)]), ("not", [*range(1, 151), *range(300, 150, -1)])):
+        chromosomes = ["1"] * 150 + ["2"] * 150
+        bed = write(tmp_path / f"{name}.bed", genotypes(60, 300), chromosome=chromosomes, bp_position=positions)
+        told = json.loads(done("info", bed, "--json").stdout)["command"]
+        assert ("--indep-pairwise" in told) == (name == "sorted")
+        done(*told.split()[1:], "-k", 2)
+
+
 def test_info_describes_one_file_a_chromosome_together(tmp_path: Path) -> None:
     G = genotypes(60, 300)
     parts = [

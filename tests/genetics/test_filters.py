@@ -81,6 +81,19 @@ def test_proportions_are_asked_of_variants_on_autosomes(tmp_path: Path) -> None:
     assert names(chosen(path, chromosomes="all", hwe=1e-6))[0] == [f"rs{j}" for j in range(1, 6)]
 
 
+def test_a_p_value_at_the_limit_is_kept(tmp_path: Path) -> None:
+    path = write(tmp_path / "a.bed", np.repeat([[0.0], [1], [2]], [1, 3, 9], axis=0))
+    assert len(names(chosen(path, hwe=0.2, hwe_midp=True))[0]) == 1  # computed: 0.2 - 3e-17
+
+
+def test_limits_may_be_numbers_of_numpy() -> None:
+    assert Selection(maf=np.float32(0.25), mind=np.int64(1)).given == {
+        "chromosomes": "autosomes",
+        "maf": 0.25,
+        "mind": 1,
+    }
+
+
 @pytest.mark.parametrize(("far", "stay"), [(2000, 1), (2001, 2)])
 def test_a_window_of_kilobases_holds_what_is_as_far_as_it_is_long(far: int, stay: int, tmp_path: Path) -> None:
     G = np.random.default_rng(0).binomial(2, 0.5, (60, 6)).astype(float)
@@ -216,10 +229,20 @@ def test_files_name_samples_and_variants(messy: Path, tmp_path: Path) -> None:
     some = file("some", "rs5 rs6", "", "rs9", "rs99999")
     assert names(chosen(messy, extract=some))[0] == ["rs5", "rs6", "rs9"]
     assert names(chosen(messy, extract=some, exclude=["rs6"]))[0] == ["rs5", "rs9"]
+    # names that an earlier filter removed are in the files
+    assert chosen(messy, extract=some, exclude=["rs5", "rs7"]).absent == {"extract": 1, "exclude": 0}
+    assert chosen(messy, keep=["p1"], remove=["p2"]).absent == {"keep": 0, "remove": 0}
     positions = chosen(messy).whole.variants.positions.astype(int)
     region = file("range", f"chr2 {positions[310]} {positions[320]} label", "# 1 1 2")
     assert names(chosen(messy, extract_range=region))[0] == [f"rs{j}" for j in range(310, 321)]
     assert len(names(chosen(messy, exclude_range=region))[0]) == 889
+
+
+@pytest.mark.parametrize(("here", "there", "count"), [("23", "X", 3), ("MT", "chr26", 3), ("23", "39", 0)])
+def test_ranges_name_chromosomes_by_their_codes_too(here: str, there: str, count: int, tmp_path: Path) -> None:
+    path = write(tmp_path / "a.bed", linked(30, 6), chromosome=[here] * 6, bp_position=[1, 2, 3, 4, 5, 6])
+    (tmp_path / "range").write_text(f"{there} 2 4\n")
+    assert chosen(path, chromosomes="all", exclude_range=tmp_path / "range").removed == {"exclude_range": count}
 
 
 @pytest.mark.parametrize("build", ["hg19", "hg38"])
@@ -270,6 +293,7 @@ def test_files_by_chromosome_are_filtered_as_one(messy: Path, tmp_path: Path) ->
         ({"geno": -0.1}, r"geno must be a number in 0\.\.1, got -0\.1"),
         ({"hwe_midp": True}, "hwe_midp requires hwe"),
         ({"exclude_long_range": "hg17"}, 'must be "hg19" or "hg38", got \'hg17\''),
+        ({"maf": "0.1"}, r"maf must be a number in 0\.\.0\.5, got '0\.1'"),
         ({"indep_pairwise": (50, 5)}, "indep_pairwise must be a window"),
         ({"indep_pairwise": (5, 50, 0.2)}, "at least as large as the step"),
         ({"indep_pairwise": ("50kb", 5, 0.2)}, "a step of 1 if the window is in kilobases, got 5"),
@@ -297,6 +321,13 @@ def test_files_that_cannot_be_pruned_or_counted_are_refused(tmp_path: Path) -> N
     assert len(names(chosen(path, geno=0.5))[0]) == 40
     with pytest.raises(ValueError, match=r"b\.bed must have at least 2 founders"):
         chosen(path, maf=0.01)
+    # the founders are twins of earlier samples, so none of them is a training sample
+    path = write(tmp_path / "d.bed", np.vstack([G, G[:3]]), father=["p"] * 30 + ["0"] * 3)
+    with pytest.raises(ValueError, match=r"d\.bed must have at least 2 founders .* left for .*, got 0\. If"):
+        chosen(path, unrelated=0.4, indep_pairwise=(5, 1, 0.5))
+    path = write(tmp_path / "e.bed", G, chromosome=["X"] * 40)
+    with pytest.raises(ValueError, match=r"kinship is computed from variants on autosomes, .*e\.bed has none left\."):
+        chosen(path, chromosomes="all", unrelated=0.1)
     path = write(
         tmp_path / "c.bed", G, iid=["same"] * 2 + [f"p{i}" for i in range(28)], fid=[str(i) for i in range(30)]
     )
@@ -305,6 +336,17 @@ def test_files_that_cannot_be_pruned_or_counted_are_refused(tmp_path: Path) -> N
     (tmp_path / "range").write_text("1 10\n")
     with pytest.raises(ValueError, match="range, line 1: must have a chromosome, a first and a last position"):
         chosen(path, exclude_range=tmp_path / "range")
+
+
+@pytest.mark.parametrize("position", ["9" * 20, "--5", "1.5"])
+def test_positions_that_are_no_integers_are_named(position: str, tmp_path: Path) -> None:
+    path = write(tmp_path / "a.bed", linked(30, 4))
+    table = path.with_suffix(".bim")
+    rows = [line.split("\t") for line in table.read_text().splitlines()]
+    rows[2][3] = position
+    table.write_text("".join("\t".join(row) + "\n" for row in rows))
+    with pytest.raises(ValueError, match=f"must be integers of at most 18 digits, got '{position}' for variant rs2"):
+        chosen(path, indep_pairwise=(5, 1, 0.5))
 
 
 def test_variants_without_a_place_are_pruned_as_plink_does(tmp_path: Path) -> None:

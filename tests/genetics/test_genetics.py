@@ -1,5 +1,6 @@
 """Components of genotypes: the explicit matrix of Patterson, missing genotypes, other samples, PLINK's files."""
 
+import re
 import shutil
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from shiftsvd.model_file import save_model
 from shiftsvd.runs.messages import Notice
 
 bed_reader = pytest.importorskip("bed_reader")
+from tests.support.commands import invoke
 from tests.support.genotypes import assert_same_up_to_signs, explicit, genotypes, write
 
 
@@ -215,8 +217,11 @@ def test_small_letters_are_the_same_alleles(tmp_path: Path) -> None:
 def test_a_component_of_one_variant_is_projected(tmp_path: Path) -> None:
     G = genotypes(12, 3, gaps=0)
     found = pca(write(tmp_path / "a.bed", G[:, :1].copy()), 1)
-    again = found.project(write(tmp_path / "b.bed", G), project="mean")
-    np.testing.assert_allclose(again.eigenvectors, found.eigenvectors, atol=1e-6)
+    new = write(tmp_path / "b.bed", G)
+    for project in ("mean", "lsq"):
+        again = found.project(new, project=project)
+        np.testing.assert_allclose(again.eigenvectors, found.eigenvectors, atol=1e-6)
+    assert np.isfinite(found.project(new, project="oadp").eigenvectors).all()
 
 
 def test_components_of_nothing_take_nothing(tmp_path: Path) -> None:
@@ -271,11 +276,17 @@ def test_a_number_of_components_is_an_integer(k: Any, tmp_path: Path) -> None:
 
 def test_samples_of_which_nothing_can_be_said_are_refused(tmp_path: Path) -> None:
     path = write(tmp_path / "a.bed", genotypes(1, 60, gaps=0))
-    with pytest.raises(ValueError, match=r"a\.bed must have at least 2 samples, got 1"):
+    with pytest.raises(ValueError, match=r"a\.bed must have at least 2 samples, got 1\. To project single samples"):
         pca(path, 1)
+    path = write(tmp_path / "c.bed", genotypes(9, 60, gaps=0))
+    few = r"c\.bed must have at least 2 samples, got 1 of 9 after the filters\. Relax the filters of samples\."
+    with pytest.raises(ValueError, match=few):
+        pca(path, 1, keep=["person3"])
+    (tmp_path / "one").write_text("person3\n")
+    assert re.search(few, invoke("fit", path, "-k", 1, "--keep", tmp_path / "one").stderr)
     path = write(tmp_path / "b.bed", np.zeros((5, 9), np.float32), chromosome=["1"] * 6 + ["X"] * 3)
     with pytest.raises(
-        ValueError, match=r"b\.bed has no variant .* 6 variants are monomorphic\. 3 variants not on autosomes"
+        ValueError, match=r"b\.bed has no variant .* 6 variants are monomorphic\. 3 variants not on autosomes were"
     ):
         pca(path, 1)
 

@@ -111,7 +111,19 @@ def test_files_that_cannot_be_are_refused(bed: Path, tmp_path: Path) -> None:
     table.write_text("".join(f"{line}\n" for line in table.read_text().splitlines()[:-1]))
     with pytest.raises(ValueError, match=r"c\.pgen"):
         open_matrix(path)
+    path = pgen(tmp_path / "e.pgen", bed)
+    people = path.with_suffix(".psam")
+    people.write_text("".join(f"{line}\n" for line in people.read_text().splitlines()[:-1]))
+    with pytest.raises(ValueError, match=r"e\.pgen must have .* samples of its \.psam, got .* Check that the three"):
+        open_matrix(path)
+    people.write_text("#FID SEX\nf 1\n")
+    with pytest.raises(ValueError, match=r"e\.psam must have the columns IID, got a header without IID\. Write"):
+        open_matrix(path)
+    table.write_text("#CHROM POS ID ALT\n1 5 rs0 A\n")
+    with pytest.raises(ValueError, match=r"c\.pvar must have the columns CHROM, .* got a header without REF\. Write"):
+        open_matrix(path.with_name("c.pgen"))
     table.write_text("1 rs0 0 5 A G\n")
+    path = path.with_name("c.pgen")
     with pytest.raises(ValueError, match=r"c\.pvar must have a header that starts with #CHROM, got '1 rs0'"):
         open_matrix(path)
     path = pgen(tmp_path / "d.pgen", bed)
@@ -127,6 +139,8 @@ def test_other_genotypes_are_refused_with_the_line_that_converts_them(tmp_path: 
     (tmp_path / name).write_text("##fileformat=VCFv4.2\n")
     with pytest.raises(ValueError, match=f"shiftsvd convert .*, or plink2 {how}.*--make-pgen"):
         open_matrix(tmp_path / name)
+    with pytest.raises(ValueError, match=f"shiftsvd convert .*, or plink2 {how}.*--make-pgen"):
+        pca(tmp_path / name)
 
 
 def test_a_packed_table_of_variants_is_read(bed: Path, tmp_path: Path) -> None:

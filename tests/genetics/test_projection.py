@@ -342,7 +342,7 @@ def test_standard_errors_of_few_variants_take_the_freedom_of_the_fit_into_accoun
     E = rng.standard_normal((m, n))  # what components do not tell, of equal variances
     gram, products = np.broadcast_to(V[there].T @ V[there], (m, k, k)), E[:, there] @ V[there]
     counts = np.full(m, float(there.sum()))
-    found = least_squares(gram, products, (E[:, there] ** 2).sum(axis=1), counts)
+    found = least_squares(gram, products, (E[:, there] ** 2).sum(axis=1), counts, n)
     left = E[:, there] - found.scores @ V[there].T
     spread = np.einsum("ij,ja,jb->iab", left**2, V[there], V[there])
     stated = np.einsum("ikk->ik", noise_covariance(found, spread, counts)).mean(axis=0)

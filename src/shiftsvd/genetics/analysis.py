@@ -370,6 +370,7 @@ def pca(
     """
     selection, resources = Selection(chromosomes, **filters), Resources(memory_limit, n_threads)
     cohort = selected(plink.Fileset.of(plink.listed(bed), None, memory_limit), selection, resources)
+    cohort.require_two_samples()
     matrix, rng = Patterson.of(cohort.training.operator(resources, stream)), generator(rng)
     _check_rank(cohort, matrix, k)
     F = svd(matrix.A, k, shift=matrix.mean, scale=matrix.scale, solver=solver, rng=rng, tol=tol, **vars(resources))
@@ -403,18 +404,14 @@ def pca(
 
 def _check_rank(cohort: Cohort, matrix: Patterson, k: Any) -> None:
     name, (m, n), n_used = cohort.whole.name, matrix.A.shape, int(np.count_nonzero(matrix.polymorphic))
-    if m < 2:
-        raise ValueError(
-            f"{name} must have at least 2 samples, got {m}. To project single samples onto fitted components, use "
-            "`GenotypePCA.project`."
-        )
     if not n_used:
         n_removed = cohort.removed.get("chromosomes", 0)
-        keep = f" {plural(n_removed, 'variant')} not on autosomes were removed. To keep all, use " if n_removed else ""
+        removed = f" {plural(n_removed, 'variant')} not on autosomes {'was' if n_removed == 1 else 'were'} removed."
+        remedy = (f"{removed} To keep all, use ", Setting("chromosomes", "all"), ".")
         raise Refused(
             f"{name} has no variant with both alleles among its samples: {plural(n, 'variant')} "
             f"{'is' if n == 1 else 'are'} monomorphic.",
-            *((keep, Setting("chromosomes", "all"), ".") if keep else (" Pass more samples.",)),
+            *(remedy if n_removed else (" Pass more samples.",)),
         )
     integer("k", k, 1, min(m - 1, n_used), f" for {m:,} samples x {n_used:,} variants in use of {name}")
 

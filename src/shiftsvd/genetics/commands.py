@@ -25,7 +25,7 @@ from shiftsvd.genetics.components import Patterson, SelectionScan, TracyWidom, p
 from shiftsvd.genetics.extension import ProjectName, ScoresScale
 from shiftsvd.genetics.figures import DRAWN, figures, write_png
 from shiftsvd.genetics.lists import LabelTable
-from shiftsvd.genetics.matching import n_ambiguous
+from shiftsvd.genetics.matching import matched, n_ambiguous
 from shiftsvd.genetics.projection import Scores, Target, scores_of_projected, warn_of_undetermined
 from shiftsvd.genetics.selection import OF_SAMPLES, Cohort, Filters, Selection, selected
 from shiftsvd.genetics.variants import Samples, Variants, autosomal, read_sample_column
@@ -168,6 +168,7 @@ class GenotypeHooks(cli.Hooks):
         self.filters, whole = selection.given, self.read()
         self._read_labels(whole, settings.label_column)  # before the filters read the genotypes
         self.cohort = selected(whole, selection, settings.resources)
+        self.cohort.require_two_samples()
         files = self.cohort.files
         return self._operator(self.cohort.training), Names(files.labels, files.variants.names)
 
@@ -423,9 +424,10 @@ class GenotypeHooks(cli.Hooks):
             return None
         self._knows_alleles(pca, Path(model))
         opened = plink.Fileset.of([Path(file) for file in files], self.settings.key, self.settings.memory)
-        target = Target.of(pca.basis, opened)
+        variants, used = pca.basis[:2]
         found = {"model": model, "file": opened.name, "samples": opened.shape[0]}
-        return found | {"variants": int(np.count_nonzero(target.basis.used))} | target.match.counts
+        counts = matched(variants, used, opened.variants, opened.name).counts
+        return found | {"variants": int(np.count_nonzero(used))} | counts
 
 
 def _removed(name: str, count: int) -> str:

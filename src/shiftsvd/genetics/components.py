@@ -220,9 +220,10 @@ class SelectionScan(NamedTuple):
     Parameters
     ----------
     z_scores : array of shape (n_variants, k)
-        Z scores of the regression of each variant on the components; NaN for unused variants.
+        Z scores of the regression of each variant on the components; NaN for unused variants, and for variants whose
+        known genotypes do not differ or are at most k.
     statistics : array of shape (n_variants,)
-        Squared robust Mahalanobis distances of the z scores.
+        Squared robust Mahalanobis distances of the z scores; NaN if most z scores are on a line or plane.
     inflation : float
         Genomic inflation factor: the median statistic divided by the median of the chi-squared distribution with k
         degrees of freedom.
@@ -258,9 +259,11 @@ def selection_scan(files: Fileset, U: Panel, resources: Resources) -> SelectionS
     # the samples with known genotypes, distances by the orthogonalized Gnanadesikan-Kettenring estimate (one component:
     # squared distances from the median), p values of the statistics divided by the inflation. One read.
     z = np.concatenate(list(over_blocks(files, lambda G: _t_statistics(G, U), resources, 8)))
-    statistics = robust_distances(z)
+    tested, statistics = np.isfinite(z).all(axis=1), np.full(len(z), np.nan)
+    z[~tested], statistics[tested] = np.nan, robust_distances(z[tested])
     k = z.shape[1]
-    inflation = float(np.median(statistics) / chdtri(k, 0.5))
+    inflation = float(np.median(statistics[tested]) / chdtri(k, 0.5)) if tested.any() else np.nan
+    inflation = inflation if inflation > 0 else np.nan
     return SelectionScan(z, statistics, inflation, chdtrc(k, statistics / inflation))
 
 
@@ -272,7 +275,8 @@ def _t_statistics(G: Calls, U: Panel) -> Panel:
     lengths = known.astype(np.float64) @ U**2
     fitted = slopes @ U.T
     squares = (np.where(known, X - fitted, 0) ** 2).sum(axis=1)
-    freedom = known.sum(axis=1) - U.shape[1]
+    freedom = np.maximum(known.sum(axis=1) - U.shape[1], 0)
+    squares[freedom == 0] = np.nan
     with np.errstate(divide="ignore", invalid="ignore"):
         return np.asarray(slopes / np.sqrt(lengths * (squares / freedom)[:, None]))
 
@@ -281,19 +285,26 @@ def robust_distances(X: Panel) -> Vector:
     # Squared Mahalanobis distances of the rows with a robust covariance: Maronna & Zamar (2002), "Robust estimates of
     # location and dispersion for high-dimensional datasets", Technometrics 44, 307-317. Estimate the covariance of two
     # columns from the tau scales of their sum and difference, and make the matrix positive definite along its
-    # eigenvectors, twice. Then use the mean and covariance of the rows within the 90 % quantile. For one column, use
-    # the distance from the median.
-    if X.shape[1] == 1:
+    # eigenvectors, twice. Then use the mean and covariance of the rows within the 90 % quantile; without a covariance,
+    # because these rows are few or in a plane, return NaN. For one column, use the distance from the median.
+    n, k = X.shape
+    if n <= k:
+        return np.full(n, np.nan)
+    if k == 1:
         return np.asarray((X[:, 0] - np.median(X[:, 0])) ** 2)
-    Z = X
-    for _ in range(_ROUNDS):
-        Z = _orthogonalized(Z)
-    location, scale = _tau_scale(Z)
-    distances = (((Z - location) / scale) ** 2).sum(axis=1)
-    k = X.shape[1]
+    with np.errstate(divide="ignore", invalid="ignore"):  # a scale is 0 if half of the rows are in a plane
+        Z = X
+        for _ in range(_ROUNDS):
+            Z = _orthogonalized(Z)
+        location, scale = _tau_scale(Z)
+        distances = (((Z - location) / scale) ** 2).sum(axis=1)
     inside = X[distances < np.median(distances) / chdtri(k, 0.5) * chdtri(k, 1 - _CORE)]
+    if len(inside) <= k:
+        return np.full(n, np.nan)
     centre = inside.mean(axis=0)
     covariance = (inside - centre).T @ (inside - centre) / len(inside)
+    if np.linalg.matrix_rank(covariance, hermitian=True) < k:
+        return np.full(n, np.nan)
     return np.asarray(((X - centre) @ np.linalg.inv(covariance) * (X - centre)).sum(axis=1))
 
 
@@ -304,7 +315,7 @@ def _orthogonalized(X: Panel) -> Panel:
     for j in range(1, k):
         sums, differences = (_tau_scale(Y[:, j, None] + sign * Y[:, :j])[1] for sign in (1, -1))
         correlations[j, :j] = correlations[:j, j] = (sums**2 - differences**2) / 4
-    return np.asarray(Y @ np.linalg.eigh(correlations)[1][:, ::-1])
+    return np.asarray(Y @ np.linalg.eigh(np.nan_to_num(correlations))[1][:, ::-1])  # NaN in Y remain
 
 
 def _tau_scale(X: Panel) -> tuple[Vector, Vector]:

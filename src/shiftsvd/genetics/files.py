@@ -19,7 +19,8 @@ from shiftsvd import Operator
 from shiftsvd.extend import files as io
 from shiftsvd.extend.operators import Panel, Vector
 from shiftsvd.extend.running import Refused, Resources, Setting, default_threads, notice, ordered, parse_bytes, told
-from shiftsvd.genetics.extension import TARGETS, ScoresScale
+from shiftsvd.genetics.decoding import refusal
+from shiftsvd.genetics.extension import DECODED, TARGETS, ScoresScale
 from shiftsvd.genetics.variants import Mask, Samples, Variants, columns, is_pgen, read_samples, read_variants, tables
 
 COHORTS: Final = (
@@ -144,7 +145,7 @@ class PgenGenotypes(Genotypes):
         return G if own is None or np.all(np.diff(own) > 0) else G[:, np.argsort(np.argsort(own))]
 
 
-def _pgen_reader(path: Path, n_samples: int, samples: io.Places | None) -> Any:
+def _pgen_reader(path: Path, n_samples: int | None, samples: io.Places | None) -> Any:
     subset = None if samples is None else np.sort(samples).astype(np.uint32)
     with io.reading(path):
         return io.optional("pgenlib", "pgen").PgenReader(
@@ -176,7 +177,7 @@ def read_pgen(path: Path, key: str | None, memory_limit: int | str | None) -> io
     io.optional("pgenlib", "pgen")
     opened = _open_files(PgenGenotypes, path, memory_limit)
     n, m = opened.matrix.shape
-    with _pgen_reader(path, m, None) as reader:
+    with _pgen_reader(path, None, None) as reader:  # of its own number of samples, which is checked below
         there = reader.get_variant_ct(), reader.get_raw_sample_ct()
     if there != (n, m):
         raise ValueError(
@@ -215,7 +216,14 @@ def listed(bed: Beds) -> list[Path]:
     given = [bed] if isinstance(bed, str | PathLike) else list(bed)
     if not given:
         raise Refused(Setting("bed"), " must be at least one path, got an empty list")
-    return [Path(path) if Path(path).suffix.lower() in TARGETS else Path(f"{path}.bed") for path in given]
+    return [Path(path) if Path(path).suffix.lower() in TARGETS else _with_suffix(Path(path)) for path in given]
+
+
+def _with_suffix(path: Path) -> Path:
+    bed = Path(f"{path}.bed")
+    if path.name.lower().endswith(tuple(DECODED)) and path.is_file() and not bed.exists():
+        raise ValueError(refusal(path))
+    return bed
 
 
 @dataclass(frozen=True, eq=False)

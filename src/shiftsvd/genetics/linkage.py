@@ -82,7 +82,7 @@ def _runs(variants: Variants) -> Iterator[tuple[str, int, int]]:
 
 def is_sorted(variants: Variants) -> bool:
     try:
-        return any(short_name(name) not in _UNPLACED for name, _, _ in _runs(variants))
+        return not {short_name(name) for name, _, _ in _runs(variants)} <= {*_UNPLACED}
     except ValueError:  # unsorted, or positions that are not integers
         return False
 

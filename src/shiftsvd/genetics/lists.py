@@ -11,7 +11,7 @@ import numpy as np
 
 from shiftsvd.extend.files import Labels, bounded_lines, open_bytes, reading
 from shiftsvd.extend.running import Refused, Setting, few, plural
-from shiftsvd.genetics.variants import Mask, Samples, Variants, positions_of, short_name
+from shiftsvd.genetics.variants import Mask, Samples, Variants, canonical, positions_of
 
 
 class Region(NamedTuple):
@@ -54,13 +54,11 @@ LONG_RANGE: Final = {
 
 
 def inside(variants: Variants, regions: Sequence[Region]) -> Mask:
-    listed: list[str] = variants.chromosomes.tolist()
-    short = {name: short_name(name) for name in set(listed)}
-    chromosomes, positions = np.array([short[name] for name in listed]), positions_of(variants)
-    mask = np.zeros(len(listed), bool)
-    for region in regions:
-        ends = (positions >= region.first) & (positions <= region.last)
-        mask |= ends & (chromosomes == short_name(region.chromosome))
+    names, theirs = canonical(variants.chromosomes, np.array([region.chromosome for region in regions], np.str_))
+    chromosomes, positions = np.array(names), positions_of(variants)
+    mask = np.zeros(len(names), bool)
+    for region, chromosome in zip(regions, theirs, strict=True):
+        mask |= (positions >= region.first) & (positions <= region.last) & (chromosomes == chromosome)
     return mask
 
 

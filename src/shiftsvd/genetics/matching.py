@@ -132,7 +132,8 @@ def matched(
         i, j = _equal_pairs(here, there)
         a, b = keys.chromosomes[i], theirs.chromosomes[j]
         rank, *how = _compare_alleles(alleles[0][0][i], alleles[0][1][i], (alleles[1][0][j], alleles[1][1][j]))
-        rank = np.where((a == b) | (a == _NONE) | (b == _NONE), rank, _INCOMPATIBLE)
+        # Names may coincide by chance, unless they are asked for: then other names of chromosomes do not matter.
+        rank = np.where((a == b) | (a == _NONE) | (b == _NONE) | (by == "name"), rank, _INCOMPATIBLE)
         return _best(i, j, (rank, *how), (keys.names[i] >= 0) & (keys.names[i] == theirs.names[j]), len(wanted))
 
     nothing = np.full(len(wanted), _NONE)

@@ -31,10 +31,12 @@ class LeastSquares(NamedTuple):
     determined: Mask  # samples with scores
 
 
-def least_squares(gram: Panel, products: Panel, squares: Vector, n_present: Vector) -> LeastSquares:
+def least_squares(gram: Panel, products: Panel, squares: Vector, n_present: Vector, n: int) -> LeastSquares:
+    # Of n variants. Scores from k of more variants would have no standard errors, and are NaN.
     k = products.shape[1]
     values, vectors = np.linalg.eigh(gram)
-    determined = (values[:, 0] > _SINGULAR * np.maximum(values[:, -1], np.finfo(float).tiny)) & (n_present > k)
+    regular = values[:, 0] > _SINGULAR * np.maximum(values[:, -1], np.finfo(float).tiny)
+    determined = regular & ((n_present > k) | (n_present == n))
     values[~determined] = 1
     inverse = (vectors / values[:, None, :]) @ vectors.swapaxes(1, 2)
     scores = np.einsum("mij,mj->mi", inverse, products)
@@ -357,12 +359,12 @@ def _scores(target: Target, rows: slice, most: int, method: ProjectName, with_er
     if method == "mean" or not k:
         known = with_errors and method != "mean"
         return Scores(rows.start, whole(products), whole(products) if known else None, n_present)
-    found = least_squares(as_symmetric(gram - missing_gram, k), products, squares, n_present)
+    found = least_squares(as_symmetric(gram - missing_gram, k), products, squares, n_present, n)
     scores, covariance = found.scores, np.zeros((m, k, k))
     if with_errors and (some := n_present < n).any():
         covariance[some] = _covariance(target, rows, most, found, n_present)[some]
     if method == "oadp":
-        share = np.maximum(n - k, 0) / (n_present[found.determined] - k)
+        share = np.maximum(n - k, 0) / np.maximum(n_present[found.determined] - k, 1)
         scores, covariance = _by_oadp(found, covariance, share, basis.lengths[basis.nonzero])
     errors = np.sqrt(np.maximum(np.einsum("mii->mi", covariance), 0))
     return Scores(rows.start, whole(scores), whole(errors) if with_errors else None, n_present)
@@ -401,7 +403,9 @@ def _no_common_variants(file: str, n: int, counts: dict[str, int], are_numbers: 
     )
     return Refused(
         f"{file} has no usable variants of the {n:,} in the model. {counts['absent']:,} are absent by position and "
-        "name (if the genome builds differ, lift one of the files over, or use the same rsIDs). "
+        "name (if the genome builds differ, lift one of the files over, or use the same rsIDs; if the files have other "
+        "names of chromosomes, rename them, or use ",
+        *(Setting("match", "name"), "). "),
         f"{counts['mismatched']:,} have different alleles ({remedy}). "
         f"{counts['ambiguous']:,} are ambiguous, with alleles A/T or C/G (if both files use the same strand, pass ",
         *(Setting("trust_ambiguous", True), "). "),

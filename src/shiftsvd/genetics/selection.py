@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields
 from functools import partial
+from numbers import Real
 from os import PathLike
 from pathlib import Path
 from typing import Any, Final, Literal, TypedDict, Unpack, get_args
@@ -58,6 +59,7 @@ def _add_tables(sums: Vector, first: Vector, both: Vector, second: Vector, step:
 
 _EPSILON: Final = 2.0**-44  # PLINK's relative tolerance: samples and variants exactly at a limit are kept
 _FOUNDERS: Final = 2  # least number of founders for frequencies and correlations
+_FEWEST: Final = 2  # training samples
 OF_SAMPLES: Final = ("keep", "remove", "mind")  # filters of samples; all others filter variants
 
 
@@ -158,7 +160,8 @@ class Selection:
                 raise refuse(name, f'be "{choices[0]}" or "{choices[1]}"', getattr(self, name))
         for name, most in LARGEST.items():
             value = getattr(self, name)
-            if value is not None and (isinstance(value, bool) or not 0 <= value <= most):
+            number = isinstance(value, Real) and not isinstance(value, bool)
+            if value is not None and not (number and 0 <= value <= most):
                 raise refuse(name, f"be a number in 0..{most:g}", value)
         if self.hwe_midp and self.hwe is None:
             raise Refused(Setting("hwe_midp"), " requires ", Setting("hwe"), ". Pass ", Setting("hwe", 1e-6), ".")
@@ -176,8 +179,10 @@ class Selection:
 
 
 def _stored(name: str, value: Any) -> str | float:
-    if isinstance(value, float | int | str | PathLike):
-        return value if isinstance(value, float | int) else str(value)
+    if isinstance(value, Real):
+        return value if isinstance(value, float | int) else float(value)
+    if isinstance(value, str | PathLike):
+        return str(value)
     return " ".join(map(str, value)) if name == "indep_pairwise" else plural(len(value), "name")
 
 
@@ -223,6 +228,27 @@ class Cohort:
     def autosomes(self) -> Mask:
         return autosomal(self.whole.variants.chromosomes)[self.kept]
 
+    @property
+    def on_autosomes(self) -> Fileset:
+        if not self.autosomes.any():
+            raise ValueError(
+                f"kinship is computed from variants on autosomes, but {self.whole.name} has none left. Pass genotypes "
+                "of autosomes."
+            )
+        return self.files.of_variants(self.autosomes)
+
+    def require_two_samples(self) -> None:
+        m, of = self.training.shape[0], len(self.rows)
+        if m >= _FEWEST:
+            return
+        got = f"{self.whole.name} must have at least {_FEWEST} samples, got {m}"
+        if m < of:
+            raise ValueError(f"{got} of {of:,} after the filters. Relax the filters of samples.")
+        raise ValueError(
+            f"{got}. To project single samples onto fitted components, use `GenotypePCA.project` or `shiftsvd "
+            "transform`."
+        )
+
     def drop(self, name: str, out: Mask) -> None:
         of_samples, self.removed[name] = name in OF_SAMPLES, int(np.count_nonzero(out))
         if out.all():
@@ -251,7 +277,7 @@ def selected(files: Fileset, selection: Selection, resources: Resources) -> Coho
     _by_lists(cohort, selection, resources)
     _by_counts(cohort, selection, resources)
     if selection.unrelated is not None:
-        on_autosomes = cohort.files.of_variants(cohort.autosomes)
+        on_autosomes = cohort.on_autosomes
         kinship = kinship_matrix(on_autosomes, resources)
         pairs = related_pairs(kinship, selection.unrelated)
         cohort.learned = unrelated_mask(kinship, selection.unrelated)
@@ -261,7 +287,6 @@ def selected(files: Fileset, selection: Selection, resources: Resources) -> Coho
         cohort.removed["unrelated"] = int(np.count_nonzero(~cohort.learned))
     if selection.indep_pairwise is not None:
         founders = _founders(cohort, selection)
-        founders = founders if cohort.learned is None else founders[cohort.learned]
         windows = windows_of(selection.indep_pairwise)._replace(order=selection.indep_order)
         cohort.drop("indep_pairwise", ~pruned(cohort.training, founders, windows, resources))
     return cohort
@@ -276,9 +301,11 @@ def _by_lists(cohort: Cohort, selection: Selection, resources: Resources) -> Non
             samples = cohort.whole.samples if name in OF_SAMPLES else None
             lists.refuse_unless_found(name, given, samples, cohort.whole.variants, cohort.whole.name)
         if name in ("keep", "remove"):
-            there, cohort.absent[name] = lists.listed_samples(given, cohort.files.samples)
+            there, cohort.absent[name] = lists.listed_samples(given, cohort.whole.samples)
+            there = there[cohort.rows]
         elif name in ("extract", "exclude"):
-            there, cohort.absent[name] = lists.listed_variants(given, cohort.files.variants.names)
+            there, cohort.absent[name] = lists.listed_variants(given, cohort.whole.variants.names)
+            there = there[cohort.kept]
         else:
             regions = _long_range(cohort, given) if name == "exclude_long_range" else lists.listed_regions(given)
             there = lists.inside(cohort.files.variants, regions)
@@ -311,7 +338,7 @@ def _by_counts(cohort: Cohort, selection: Selection, resources: Resources) -> No
         if name == "geno":
             out = counts.missing > limit * cohort.files.shape[0] * (1 + _EPSILON)
         elif name == "hwe":
-            out = (exact_p(*counts[:3], mid_p=selection.hwe_midp) < limit) & cohort.autosomes
+            out = (exact_p(*counts[:3], mid_p=selection.hwe_midp) < limit * (1 - _EPSILON)) & cohort.autosomes
         else:
             out = np.minimum(counts.frequencies, 1 - counts.frequencies) < limit * (1 - _EPSILON)
         cohort.drop(name, out)
@@ -319,11 +346,13 @@ def _by_counts(cohort: Cohort, selection: Selection, resources: Resources) -> No
 
 
 def _founders(cohort: Cohort, selection: Selection) -> Mask:
+    # Among the training samples, as far as filters have chosen them.
     path, founders = cohort.whole.paths[0], read_founders(cohort.whole.paths[0])[cohort.rows]
+    founders = founders if cohort.learned is None else founders[cohort.learned]
     counting = any(limit is not None for limit in (selection.hwe, selection.maf, selection.indep_pairwise))
     if counting and np.count_nonzero(founders) < _FOUNDERS:
         raise Refused(
-            *(f"{path} must have at least {_FOUNDERS} founders (samples with parents 0) for ", Setting("hwe")),
+            *(f"{path} must have at least {_FOUNDERS} founders (samples with parents 0) left for ", Setting("hwe")),
             *(", ", Setting("maf"), " and ", Setting("indep_pairwise"), f", got {np.count_nonzero(founders)}. "),
             "If the samples are unrelated, set their parents to 0 in the .fam or .psam.",
         )
@@ -397,5 +426,5 @@ def unrelated(
     Selection(unrelated=cutoff)  # validates the cutoff
     resources = Resources(memory_limit, n_threads)
     cohort = selected(Fileset.of(listed(bed), None, memory_limit), Selection(chromosomes, **filters), resources)
-    kinship = kinship_matrix(cohort.files.of_variants(cohort.autosomes), resources)
+    kinship = kinship_matrix(cohort.on_autosomes, resources)
     return Kinship(cohort.files.samples, kinship, unrelated_mask(kinship, cutoff))

@@ -1,5 +1,6 @@
 """Read samples and variants from the tables of genotype files (.fam, .bim, .psam, .pvar)."""
 
+import re
 import sys
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
@@ -104,6 +105,7 @@ _COLUMNS: Final = {
     ".bim": ["CHROM", "ID", "CM", "POS", "ALT", "REF"],
 }
 _FIRST: Final = {".pvar": ("#CHROM",), ".psam": ("#FID", "#IID")}
+_NEEDED: Final = {".pvar": ("CHROM", "POS", "ID", "REF", "ALT"), ".psam": ("IID",)}
 _NOBODY: Final = ("0", "0")  # the parents of a founder
 _BATCH: Final = 2**13  # lines
 _SHORT: Final = 2  # letters of alleles that many variants share
@@ -159,7 +161,13 @@ def _header(path: Path, kind: str, rows: Iterator[tuple[int, list[str]]]) -> lis
             f"{path} must have a header that starts with {' or '.join(_FIRST[kind])}, got {' '.join(header[:2])!r}. "
             "Write the file with plink2 --make-pgen."
         )
-    return [header[0].removeprefix("#"), *header[1:]]
+    header = [header[0].removeprefix("#"), *header[1:]]
+    if absent := [name for name in _NEEDED[kind] if name not in header]:
+        raise ValueError(
+            f"{path} must have the columns {few(_NEEDED[kind], 5)}, got a header without {few(absent, 5)}. Write the "
+            "file with plink2 --make-pgen."
+        )
+    return header
 
 
 def _rows(path: Path, stream: IO[bytes], memory_limit: int | str | None) -> Iterator[tuple[int, list[str]]]:
@@ -224,12 +232,12 @@ def read_variants(genotypes: Path) -> Variants:
 def positions_of(variants: Variants) -> npt.NDArray[np.int64]:
     try:
         return variants.positions.astype(np.int64)
-    except ValueError:
+    except (ValueError, OverflowError):
         texts = variants.positions.tolist()
-        at = next(i for i, text in enumerate(texts) if not text.lstrip("-").isdecimal())
+        at = next(i for i, text in enumerate(texts) if re.fullmatch(r"[+-]?\d{1,18}", text) is None)
         raise ValueError(
-            f"positions of variants must be integers, got {texts[at]!r} for variant {variants.names[at]}. Correct the "
-            ".bim or .pvar file."
+            f"positions of variants must be integers of at most 18 digits, got {texts[at]!r} for variant "
+            f"{variants.names[at]}. Correct the .bim or .pvar file."
         ) from None
 
 
