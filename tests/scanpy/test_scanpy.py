@@ -280,7 +280,7 @@ def test_scanpy_itself_gives_the_same(container: Any, masked: bool) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         sc.pp.pca(theirs)
-    assert ours.uns["pca"]["params"] == theirs.uns["pca"]["params"]
+    assert ours.uns["pca"]["params"].items() >= theirs.uns["pca"]["params"].items()
     assert_near(ours.uns["pca"]["variance"], theirs.uns["pca"]["variance"].astype(np.float64), 1e-5)
     assert_near(ours.uns["pca"]["variance_ratio"], theirs.uns["pca"]["variance_ratio"].astype(np.float64), 1e-5)
     for place in ("obsm", "varm"):
@@ -327,7 +327,7 @@ def test_components_that_scanpy_has_replaced_are_refused() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         sc.pp.pca(reference, n_comps=5)
-    with pytest.raises(ValueError, match=r"are not those that shiftsvd\.scanpy\.pca wrote: 100 of 100 genes differ"):
+    with pytest.raises(ValueError, match=r"have changed since shiftsvd\.scanpy\.pca wrote them: 100 of 100 genes differ"):
         project(query, reference)
 
 
