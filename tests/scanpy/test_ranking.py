@@ -178,7 +178,7 @@ def test_the_regression_is_that_of_scikit_misc() -> None:
         (lambda: rank(ss.as_operator(X), HighlyVariable(10)), "all entries are whole numbers"),
         (
             lambda: rank(ss.as_operator(X[:, :9]), HighlyVariable(3, "seurat_v3")),
-            r"at least 4 of the 7 features that vary, got 0.3. Raise span to 0.58, or pass flavor=\"pearson_residuals\".",
+            "at least 4 of the 7 features that vary, got 0.3. Raise span to 0.58, or pass flavor=",
         ),
         (
             lambda: rank(ss.as_operator(X[:, :3]), HighlyVariable(3, "seurat_v3")),
@@ -187,7 +187,7 @@ def test_the_regression_is_that_of_scikit_misc() -> None:
         (lambda: rank(ss.as_operator(0 * X), HighlyVariable(3), (LogNormalize(),)), "all features are constant"),
         (
             lambda: rank(ss.as_operator(X[:, 10:20]), HighlyVariable(3, "cell_ranger"), (LogNormalize(),)),
-            "features with similar means all have the same dispersion. Pass more features, or rank raw counts with flavor",
+            "features with similar means all have the same dispersion. Pass more features, or rank raw counts",
         ),
         (
             lambda: rank(ss.as_operator(X + 0.5 + 900 * (X > 9)), HighlyVariable(10)),
