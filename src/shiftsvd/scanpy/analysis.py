@@ -351,10 +351,10 @@ def project(
     Raises
     ------
     ValueError
-        If the reference has no components of `pca`, or components of an obsm; if the new cells lack more genes than
-        `max_absent` allows, or so many that a direction in the space of the components loses half of its squared norm;
-        if gene names are not unique; or if `obs` lacks a column that was regressed out, or has a category in it that
-        the reference does not have.
+        If the reference has no components of `pca`, or components of an obsm; if genes of the components were removed
+        from the reference; if the new cells lack more genes than `max_absent` allows, or so many that a direction in
+        the space of the components loses half of its squared norm; if gene names are not unique; or if `obs` lacks a
+        column that was regressed out, or has a category in it that the reference does not have.
 
     See Also
     --------

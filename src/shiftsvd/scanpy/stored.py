@@ -20,6 +20,8 @@ from shiftsvd.transforms import Transform
 
 # Rounding error of the sum of a row whose absolute values sum to 1, in a file in single precision.
 _ROUNDING: Final = 4 * float(np.finfo(np.float32).eps)
+# Largest deviation of the squared norm of loadings from 1. Rounding to single precision leaves less than 1e-7.
+_LOST: Final = 1e-5
 _DESIGN, _STEPS = "design", "preprocess"  # keys of the fitted regression and transformations in ``uns["pca"]``
 _RESIDUALS: Final = "pearson_residuals_normalization"  # scanpy's own key
 _ALL: Final = SettingText("mask_var", "none", "mask_var=None")
@@ -109,6 +111,7 @@ def read_model(reference: Any, keys: Keys) -> tuple[PCA, Any]:
     shift, scale, *sums = np.asarray(reference.varm[keys.shift_scale], np.float64).T
     for known in sums:  # absent from files of the first versions
         _check_sums(V, known, keys.varm)
+    _check_norms(V, keys.varm)
     used = np.flatnonzero(scale > 0)
     genes = reference.var_names[used]
     pca = PCA()
@@ -146,6 +149,17 @@ def _check_sums(V: Panel, sums: Vector, key: str) -> None:
         raise ValueError(
             f"the loadings of the reference, varm[{key!r}], have changed since shiftsvd.scanpy.pca wrote them: "
             f"{np.count_nonzero(others):,} of {len(V):,} genes differ. Run shiftsvd.scanpy.pca again."
+        )
+
+
+def _check_norms(V: Panel, key: str) -> None:
+    held = np.sum(V**2, axis=0)
+    worst = int(np.argmax(np.abs(held - 1)))
+    if abs(held[worst] - 1) > _LOST:
+        share = f"{100 * held[worst]:.4g} % of the squared loadings of component {worst + 1} in varm[{key!r}]"
+        raise ValueError(
+            f"the genes of the reference hold {share} instead of all, so genes were removed or repeated after "
+            "shiftsvd.scanpy.pca. Pass the reference with all its genes; the new cells may lack some."
         )
 
 
