@@ -249,6 +249,7 @@ def test_an_operator_has_no_genes_to_choose() -> None:
         ({"obsm": "none"}, "adata.obsm has no 'none'. Its entries: "),
         ({"layer": "a", "obsm": "b"}, "Pass layer or obsm, not both"),
         ({"obsm": "b", "mask_var": np.ones(GENES, bool)}, "mask_var selects genes"),
+        ({"margins": "alll"}, 'margins must be "all", "mask" or None, got \'alll\''),
         ({"mask_var": "none"}, "mask_var must be a column of var or an array, got 'none'"),
         ({"mask_var": np.ones(3, bool)}, r"mask_var must be 40 booleans, got bool of shape \(3,\)"),
         ({"mask_var": np.arange(GENES)}, "mask_var must be 40 booleans, got int"),

@@ -146,6 +146,8 @@ def pca(
     >>> shiftsvd.scanpy.pca(X, 5, preprocess="log-normalize").shape
     (100, 5)
     """
+    if margins not in ("all", "mask", None):
+        raise ValueError(f'margins must be "all", "mask" or None, got {margins!r}')
     resources, steps = Resources(memory_limit, n_threads), as_transforms(preprocess)
     how = steps
     if max_value is not None:

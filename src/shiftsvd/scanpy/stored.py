@@ -15,6 +15,7 @@ from shiftsvd.extend.models import code, decode
 from shiftsvd.extend.operators import Panel, Vector, unmasked
 from shiftsvd.extend.running import Refused, Resources, Setting, few, notice, refuse
 from shiftsvd.extend.transforms import OfEntry, SettingText, kept_of
+from shiftsvd.scanpy.clipping import ClippedScale
 from shiftsvd.scanpy.gene_names import Genes, matched, names_of_var
 from shiftsvd.transforms import Transform
 
@@ -166,9 +167,9 @@ def _check_norms(V: Panel, key: str) -> None:
 def with_selection(
     how: tuple[Transform, ...], places: Places, margins: MarginsName | None = None
 ) -> tuple[Transform, ...]:
-    if margins not in ("all", "mask", None):
-        raise ValueError(f'margins must be "all", "mask" or None, got {margins!r}')
-    of_all = [margins == "all" or (margins is None and isinstance(each, LogNormalize | OfEntry)) for each in how]
+    # A clip is fitted gene by gene, and its shares are those of the selected genes.
+    kinds = {"all": (Transform,), "mask": (), None: (LogNormalize, OfEntry)}[margins]
+    of_all = [isinstance(each, kinds) and not isinstance(each, ClippedScale) for each in how]
     n_all = (*of_all, False).index(False)
     return (*how[:n_all], Select(places), *how[n_all:])
 
