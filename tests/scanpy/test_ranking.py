@@ -186,6 +186,10 @@ def test_the_regression_is_that_of_scikit_misc() -> None:
         ),
         (lambda: rank(ss.as_operator(0 * X), HighlyVariable(3), (LogNormalize(),)), "all features are constant"),
         (
+            lambda: rank(ss.as_operator(-logarithms(X)), HighlyVariable(3)),
+            "with means below 0 have no dispersion",
+        ),
+        (
             lambda: rank(ss.as_operator(X[:, 10:20]), HighlyVariable(3, "cell_ranger"), (LogNormalize(),)),
             "features with similar means all have the same dispersion. Pass more features, or rank raw counts",
         ),

@@ -10,7 +10,16 @@ from shiftsvd import PCA, Covariates, DiffusionMap, Operator, as_operator, cente
 from shiftsvd.extend.files import some_columns
 from shiftsvd.extend.fits import Design, integer, on_places
 from shiftsvd.extend.operators import Panel, Vector
-from shiftsvd.extend.running import Refused, Resources, Setting, SklearnSolverName, SolverName, columns_called, few
+from shiftsvd.extend.running import (
+    Refused,
+    Resources,
+    Setting,
+    SklearnSolverName,
+    SolverName,
+    columns_called,
+    few,
+    named,
+)
 from shiftsvd.extend.transforms import Preprocess, apply_all, as_transforms, kept_of, warn_of_counts, warn_unless_counts
 from shiftsvd.scanpy import stored
 from shiftsvd.scanpy.clipping import clipped_shares, with_clip
@@ -159,8 +168,6 @@ def pca(
     if annotated := stored.is_annotated(data):
         stored.refuse_copy_of_file(data, copy)
     cells = part.of_annotated(data) if annotated else part.of_array(data)
-    if obsm is None:
-        _warn_of_values(steps, cells.A, cells.are_logarithms)
     model = PCA(
         _n_components(n_comps, *cells.shape),
         preprocess=cells.selected_in(how, margins),
@@ -173,10 +180,11 @@ def pca(
         random_state=random_state,
         **vars(resources),
     )
-    with columns_called(cells.names):
-        model.fit(cells.A, covariates=cells.C)
+    with columns_called(cells.names), named(cells.names):
+        if obsm is None:
+            _warn_of_values(steps, cells.A, cells.are_logarithms)
+        Z = model.fit(cells.A, covariates=cells.C).transform(cells.A, covariates=cells.C)
     model.design_ = cells.design
-    Z = model.transform(cells.A, covariates=cells.C)
     scores, (variance, ratio) = Z.astype(dtype, copy=False), _variances(model, Z, cells.A)
     if not annotated:
         return (scores, model.components_, ratio, variance) if return_info else scores

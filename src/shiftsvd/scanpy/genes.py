@@ -8,7 +8,7 @@ import numpy as np
 from shiftsvd import Operator, as_operator
 from shiftsvd.extend.files import MatrixOptions, listed
 from shiftsvd.extend.operators import Vector
-from shiftsvd.extend.running import Resources, few, threads
+from shiftsvd.extend.running import Resources, few, named, threads
 from shiftsvd.extend.transforms import Preprocess, as_transforms
 from shiftsvd.io import open_matrix
 from shiftsvd.scanpy.annotations import AnnotationSource, sample_column
@@ -133,7 +133,7 @@ def highly_variable(
     criterion.check_steps(steps)
     A, names, labels, base = _open_data(data, layer, batch, resources)
     batches = Batches.of(labels, A.shape[0])
-    with threads(n_threads):
+    with threads(n_threads), named(names):
         marked = is_annotated(data) and has_logarithms(data, layer)
         found = rank(A, criterion, steps, batches, names, base, memory_limit, marked)
     if not is_annotated(data):

@@ -175,6 +175,11 @@ def rank(
             raise ValueError(
                 f"no feature is highly variable by {criterion.cutoffs}. Change the cutoffs, or pass n_top_genes."
             )
+        if not np.all(found["means"] >= 0):
+            raise ValueError(
+                "no feature is highly variable, because features with means below 0 have no dispersion. Pass "
+                "logarithms of counts that are not centred or scaled."
+            )
         if not np.nan_to_num(found["dispersions"]).any():
             raise ValueError("no feature is highly variable, because all features are constant. Check the data.")
         alike = "no feature is highly variable, because features with similar means all have the same dispersion. "

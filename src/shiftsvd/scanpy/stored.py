@@ -13,7 +13,7 @@ from shiftsvd.extend.files import Labels, Places, SomeColumns, SomeRows, held_or
 from shiftsvd.extend.fits import Column
 from shiftsvd.extend.models import code, decode
 from shiftsvd.extend.operators import Panel, Vector, unmasked
-from shiftsvd.extend.running import Refused, Resources, Setting, few, notice, refuse
+from shiftsvd.extend.running import Refused, Resources, Setting, few, named, notice, refuse
 from shiftsvd.extend.transforms import OfEntry, SettingText, kept_of
 from shiftsvd.scanpy.clipping import ClippedScale
 from shiftsvd.scanpy.gene_names import Genes, matched, names_of_var
@@ -210,6 +210,11 @@ def refuse_copy_of_file(adata: Any, copy: bool) -> None:
 
 
 def matrix_of(adata: Any, layer: str | None, columns: Places | None, resources: Resources) -> Operator:
+    with named(adata.var_names if columns is None else adata.var_names[columns]):
+        return _matrix_of(adata, layer, columns, resources)
+
+
+def _matrix_of(adata: Any, layer: str | None, columns: Places | None, resources: Resources) -> Operator:
     if adata.isbacked and layer is None:
         return _backed_matrix(adata, columns, resources)
     if layer is not None and layer not in adata.layers:

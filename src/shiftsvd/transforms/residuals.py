@@ -33,11 +33,11 @@ class NullModel(OfCounts):
 
     def of_some(self, known: Vector, columns: Panel, places: Vector) -> Vector:
         rates = columns[:, 0]
-        share = known[-1] * rates[places].sum() / rates.sum()
-        if not share > 0:
+        held = rates[places].sum()
+        if not held > 0:
             without = "their columns had no counts in the training data. Fit on data with counts in these columns."
             raise ValueError(f"{self} cannot transform these data: {without}")
-        return np.append(known[:-1], share)
+        return np.append(known[:-1], known[-1] * held / rates.sum())
 
     def left(self, R: Panel, fitted: Fitted) -> Panel:
         return np.sqrt(R)
