@@ -60,6 +60,13 @@ def test_it_equals_the_dense_formula(name: str, most: float, zero_center: bool, 
     )
 
 
+def test_entries_at_the_limit_are_not_clipped() -> None:
+    adata = anndata.AnnData(np.eye(4))  # scaled: 1.5 and -0.5
+    pca(adata, 2, scale=True, max_value=0.5)
+    params = adata.uns["pca"]["params"]
+    assert (params["clipped_share"], params["clipped_share_of_nonzeros"]) == (0.25, 1)
+
+
 @pytest.mark.parametrize("margins", ["all", "mask"])
 def test_shares_are_those_of_the_selected_genes(margins: Any) -> None:
     adata = annotated()

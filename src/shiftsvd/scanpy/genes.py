@@ -107,7 +107,8 @@ def highly_variable(
     Ranking reads the data once, and once more for library sizes if `preprocess` needs these; flavors of raw counts read
     twice. Sums are in double precision. The regression agrees to rounding with the `loess` of scikit-misc (degree 2,
     interpolated), which need not be installed. Unlike scanpy, "cell_ranger" accepts equal percentiles of means, as one
-    edge of the bins, and cells without counts have residuals of 0.
+    edge of the bins, features of equal dispersion in a bin have no normalised one, cells without counts have residuals
+    of 0, and the default of `clip` depends on each batch, not on the first alone.
 
     References
     ----------
