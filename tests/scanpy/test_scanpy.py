@@ -148,7 +148,7 @@ def test_the_default_number_is_fifty_or_one_less_than_there_are() -> None:
     assert small.obsm["X_pca"].shape == (CELLS, GENES - 1)
     assert large.obsm["X_pca"].shape == (70, 50)
     for few in (counts(1, 40), counts(40, 1)):
-        told = f"at least 2 cells and 2 genes unless n_comps is given, got {len(few)} cells x {few.shape[1]} genes"
+        told = f"at least 2 cells, and 2 genes unless n_comps is given, got {len(few)} cells? x {few.shape[1]} genes?"
         with pytest.raises(ValueError, match=told):
             pca(annotated(few))
 

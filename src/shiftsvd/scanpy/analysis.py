@@ -19,6 +19,7 @@ from shiftsvd.extend.running import (
     columns_called,
     few,
     named,
+    plural,
 )
 from shiftsvd.extend.transforms import Preprocess, apply_all, as_transforms, kept_of, warn_of_counts, warn_unless_counts
 from shiftsvd.scanpy import stored
@@ -318,9 +319,9 @@ def _variances(model: PCA, scores: Panel, A: Operator) -> tuple[Vector, Vector]:
 
 
 def _n_components(k: Any, m: int, n: int) -> int:
-    least, shape = min(m, n), f"{m:,} cells x {n:,} genes"
+    least, shape = min(m, n), f"{plural(m, 'cell')} x {plural(n, 'gene')}"
     if k is None and least < 2:
-        raise ValueError(f"data must have at least 2 cells and 2 genes unless n_comps is given, got {shape}")
+        raise ValueError(f"data must have at least 2 cells, and 2 genes unless n_comps is given, got {shape}")
     k = min(least - 1, _DEFAULT_N_COMPONENTS) if k is None else k
     return integer("n_comps", k, 1, least, f" for {shape}")
 
