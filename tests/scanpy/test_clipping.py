@@ -60,6 +60,26 @@ def test_it_equals_the_dense_formula(name: str, most: float, zero_center: bool, 
     )
 
 
+def test_entries_at_the_limit_are_not_clipped() -> None:
+    adata = anndata.AnnData(np.eye(4))  # scaled: 1.5 and -0.5
+    pca(adata, 2, scale=True, max_value=0.5)
+    params = adata.uns["pca"]["params"]
+    assert (params["clipped_share"], params["clipped_share_of_nonzeros"]) == (0.25, 1)
+
+
+@pytest.mark.parametrize("margins", ["all", "mask"])
+def test_shares_are_those_of_the_selected_genes(margins: Any) -> None:
+    adata = annotated()
+    pca(adata, 3, preprocess="sqrt", margins=margins, scale=True, max_value=2, dtype="float64")
+    D = np.sqrt(counts().astype(float)[:, MASK])
+    cut = np.abs((D - D.mean(axis=0)) / D.std(axis=0, ddof=1)) > 2
+    assert adata.uns["pca"]["params"]["clipped_share"] == pytest.approx(cut.mean())
+    assert adata.uns["pca"]["params"]["clipped_share_of_nonzeros"] == pytest.approx(cut[D != 0].mean())
+    new = annotated(counts())
+    project(new, adata)
+    np.testing.assert_allclose(new.obsm["X_pca"], adata.obsm["X_pca"], atol=1e-12)
+
+
 @pytest.mark.parametrize("lazily", ["memory", "backed", "dask"])
 def test_raw_counts_in_a_mask_wherever_they_are(lazily: str, tmp_path: Path) -> None:
     adata = annotated()

@@ -109,6 +109,18 @@ def test_loadings_that_something_else_has_written_are_refused() -> None:
     project(annotated(counts(5)), reference)
 
 
+def test_a_reference_without_genes_of_its_components_is_refused() -> None:
+    reference, query = annotated(counts()), annotated(counts(5, seed=3))
+    mask = np.arange(GENES) % 3 != 0
+    pca(reference, 3, mask_var=mask)
+    project(query, reference)
+    want = query.obsm["X_pca"]
+    project(query, reference[:, mask])
+    np.testing.assert_array_equal(query.obsm["X_pca"], want)
+    with pytest.raises(ValueError, match=r"the genes of the reference hold [\d.]+ % of the squared loadings"):
+        project(query, reference[:, 6:])
+
+
 def test_loadings_may_be_rounded_cut_to_some_genes_and_of_the_first_version(tmp_path: Path) -> None:
     reference, query = annotated(counts()), annotated(counts(5, seed=3))
     pca(reference, 3, scale=True, dtype="float64")

@@ -178,9 +178,21 @@ def test_the_regression_is_that_of_scikit_misc() -> None:
         (lambda: rank(ss.as_operator(X), HighlyVariable(10)), "all entries are whole numbers"),
         (
             lambda: rank(ss.as_operator(X[:, :9]), HighlyVariable(3, "seurat_v3")),
-            "at least 4 of the 7 points, got 0.3",
+            "at least 4 of the 7 features that vary, got 0.3. Raise span to 0.58, or pass flavor=",
+        ),
+        (
+            lambda: rank(ss.as_operator(X[:, :3]), HighlyVariable(3, "seurat_v3")),
+            r"at least 4 of the 3 features that vary, got 0.3. Pass flavor",
         ),
         (lambda: rank(ss.as_operator(0 * X), HighlyVariable(3), (LogNormalize(),)), "all features are constant"),
+        (
+            lambda: rank(ss.as_operator(-logarithms(X)), HighlyVariable(3)),
+            "with means below 0 have no dispersion",
+        ),
+        (
+            lambda: rank(ss.as_operator(X[:, 10:20]), HighlyVariable(3, "cell_ranger"), (LogNormalize(),)),
+            "features with similar means all have the same dispersion. Pass more features, or rank raw counts",
+        ),
         (
             lambda: rank(ss.as_operator(X + 0.5 + 900 * (X > 9)), HighlyVariable(10)),
             "exponentials of the entries overflow",
@@ -201,6 +213,15 @@ def test_what_cannot_be_is_refused(make: Any, said: str) -> None:
 
 def test_counts_that_are_no_whole_numbers_are_ranked_in_silence() -> None:
     rank(ss.as_operator(X + 0.25 * (np.arange(X.size).reshape(X.shape) < 3)), HighlyVariable(9, "seurat_v3"))
+
+
+def test_features_of_equal_dispersion_in_a_bin_have_no_normalised_one() -> None:
+    alike = np.zeros((9, 40))
+    alike[4, :28] = 1 / 3
+    alike[:, 28:] = np.random.default_rng(0).gamma(2.0, 1.0, (9, 12))
+    norm = rank(ss.as_operator(alike), HighlyVariable(5)).columns["dispersions_norm"]
+    assert np.isnan(norm[:28]).all()
+    assert np.isfinite(norm[28:]).all()
 
 
 def test_fewer_features_than_asked_for_are_told() -> None:

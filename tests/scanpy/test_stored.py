@@ -8,7 +8,7 @@ import pytest
 from scipy import sparse
 
 from shiftsvd import PCA
-from shiftsvd.scanpy import pca, project
+from shiftsvd.scanpy import highly_variable, pca, project
 from tests.support.log_counts import GENES, annotated, assert_near, chunks_of, counts, explicit
 
 anndata = pytest.importorskip("anndata")
@@ -44,6 +44,27 @@ def test_a_backed_file_gives_what_memory_gives(
     with pytest.raises(ValueError, match=r"Call its method \.to_memory\(\) first"):
         pca(backed[:50], 2)
     backed.file.close()
+
+
+@pytest.mark.parametrize("where", ["memory", "held", "streamed"])
+def test_missing_entries_are_told_by_the_names_of_genes(
+    where: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    X = counts()
+    X[3, 20] = np.nan
+    adata = annotated(X)
+    adata.var["highly_variable"] = np.arange(GENES) > 9
+    if where != "memory":
+        pytest.importorskip("h5py")
+        adata.write_h5ad(tmp_path / "a.h5ad")
+        adata = anndata.read_h5ad(tmp_path / "a.h5ad", backed="r")
+    if where == "streamed":
+        monkeypatch.setattr("shiftsvd.io.opening.limit_of", lambda limit: 0)
+    for call in (pca, highly_variable):
+        with pytest.raises(ValueError, match="in column 'gene20'"):
+            call(adata)
+    if where != "memory":
+        adata.file.close()
 
 
 def test_the_layer_of_a_backed_file_is_taken(tmp_path: Path) -> None:

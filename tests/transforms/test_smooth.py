@@ -122,6 +122,17 @@ def test_a_fit_says_what_it_does_not_know() -> None:
     assert told.converged is False
 
 
+@pytest.mark.filterwarnings("ignore:not certified")
+@pytest.mark.parametrize("how", [ss.PearsonResiduals(), ss.LogNormalize()])
+def test_a_solver_without_bounds_gets_none_from_the_entries(how: Any) -> None:
+    X, solver = counts(400, 60, seed=2), ss.RandomizedSVD(n_iter=0)
+    S = ss.svd(X, 5, preprocess=how, solver="exact").S
+    assert ss.svd(X, 5, preprocess=how, solver=solver, rng=0).info.value_errors is None
+    F = ss.svd(X, 5, preprocess=how, solver=solver, rng=0, certify=True)
+    assert F.info.value_errors is not None
+    assert np.all((S - F.S > 1e-9 * S) & (S - F.S <= F.info.value_errors * F.S))
+
+
 def test_the_tolerance_and_the_solver_stay_as_they_were_asked_for() -> None:
     X = sparse.csr_array(counts(400, 60, seed=2))
     F = ss.svd(X, 5, preprocess=ss.PearsonResiduals(), solver=ss.BlockLanczos(1e-6), rng=0)

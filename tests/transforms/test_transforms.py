@@ -232,7 +232,7 @@ def test_a_file_counts_the_zeros_that_a_transformation_stores() -> None:
         (ss.PMI(), -X, "at least 0"),
         (ss.PearsonResiduals(), np.where(X > 3, np.nan, X), "finite"),
         (ss.Ranks(), np.where(X > 3, np.nan, X), "finite"),
-        (ss.DevianceResiduals("binomial"), X * (np.arange(24) == 3), "holds all counts"),
+        (ss.DevianceResiduals("binomial"), X * (np.arange(24) == 3), "One column holds all counts"),
         (ss.PearsonResiduals(clip=0.1), X, "stored entries"),
         (ss.PearsonResiduals(VECTOR[1:]), X, "24 columns"),
         (ss.PearsonResiduals(), X + 1j, "real"),

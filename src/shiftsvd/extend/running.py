@@ -1,5 +1,6 @@
 """Memory, threads, messages, errors and outputs of a run."""
 
+from shiftsvd.backends.validation import named
 from shiftsvd.errors import Refused, Setting, few, is_address, plural, refuse
 from shiftsvd.events import passes_so_far
 from shiftsvd.kernels import default_threads, ordered, threads

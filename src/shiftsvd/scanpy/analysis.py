@@ -10,7 +10,17 @@ from shiftsvd import PCA, Covariates, DiffusionMap, Operator, as_operator, cente
 from shiftsvd.extend.files import some_columns
 from shiftsvd.extend.fits import Design, integer, on_places
 from shiftsvd.extend.operators import Panel, Vector
-from shiftsvd.extend.running import Refused, Resources, Setting, SklearnSolverName, SolverName, columns_called, few
+from shiftsvd.extend.running import (
+    Refused,
+    Resources,
+    Setting,
+    SklearnSolverName,
+    SolverName,
+    columns_called,
+    few,
+    named,
+    plural,
+)
 from shiftsvd.extend.transforms import Preprocess, apply_all, as_transforms, kept_of, warn_of_counts, warn_unless_counts
 from shiftsvd.scanpy import stored
 from shiftsvd.scanpy.clipping import clipped_shares, with_clip
@@ -146,6 +156,8 @@ def pca(
     >>> shiftsvd.scanpy.pca(X, 5, preprocess="log-normalize").shape
     (100, 5)
     """
+    if margins not in ("all", "mask", None):
+        raise ValueError(f'margins must be "all", "mask" or None, got {margins!r}')
     resources, steps = Resources(memory_limit, n_threads), as_transforms(preprocess)
     how = steps
     if max_value is not None:
@@ -157,8 +169,6 @@ def pca(
     if annotated := stored.is_annotated(data):
         stored.refuse_copy_of_file(data, copy)
     cells = part.of_annotated(data) if annotated else part.of_array(data)
-    if obsm is None:
-        _warn_of_values(steps, cells.A, cells.are_logarithms)
     model = PCA(
         _n_components(n_comps, *cells.shape),
         preprocess=cells.selected_in(how, margins),
@@ -171,10 +181,11 @@ def pca(
         random_state=random_state,
         **vars(resources),
     )
-    with columns_called(cells.names):
-        model.fit(cells.A, covariates=cells.C)
+    with columns_called(cells.names), named(cells.names):
+        if obsm is None:
+            _warn_of_values(steps, cells.A, cells.are_logarithms)
+        Z = model.fit(cells.A, covariates=cells.C).transform(cells.A, covariates=cells.C)
     model.design_ = cells.design
-    Z = model.transform(cells.A, covariates=cells.C)
     scores, (variance, ratio) = Z.astype(dtype, copy=False), _variances(model, Z, cells.A)
     if not annotated:
         return (scores, model.components_, ratio, variance) if return_info else scores
@@ -308,9 +319,9 @@ def _variances(model: PCA, scores: Panel, A: Operator) -> tuple[Vector, Vector]:
 
 
 def _n_components(k: Any, m: int, n: int) -> int:
-    least, shape = min(m, n), f"{m:,} cells x {n:,} genes"
+    least, shape = min(m, n), f"{plural(m, 'cell')} x {plural(n, 'gene')}"
     if k is None and least < 2:
-        raise ValueError(f"data must have at least 2 cells and 2 genes unless n_comps is given, got {shape}")
+        raise ValueError(f"data must have at least 2 cells, and 2 genes unless n_comps is given, got {shape}")
     k = min(least - 1, _DEFAULT_N_COMPONENTS) if k is None else k
     return integer("n_comps", k, 1, least, f" for {shape}")
 
@@ -351,10 +362,10 @@ def project(
     Raises
     ------
     ValueError
-        If the reference has no components of `pca`, or components of an obsm; if the new cells lack more genes than
-        `max_absent` allows, or so many that a direction in the space of the components loses half of its squared norm;
-        if gene names are not unique; or if `obs` lacks a column that was regressed out, or has a category in it that
-        the reference does not have.
+        If the reference has no components of `pca`, or components of an obsm; if genes of the components were removed
+        from the reference; if the new cells lack more genes than `max_absent` allows, or so many that a direction in
+        the space of the components loses half of its squared norm; if gene names are not unique; or if `obs` lacks a
+        column that was regressed out, or has a category in it that the reference does not have.
 
     See Also
     --------

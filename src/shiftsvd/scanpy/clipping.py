@@ -47,10 +47,11 @@ class ClippedScale(Transform):
         moments, none = A.moments(weights), np.zeros((A.shape[0], 0))
         columns = np.stack([moments.mean, deviations(moments, self.ddof, A.shape[0])], axis=1)
         _, sums = generic.entry_sums(A, Terms(partial(_clipped, self), none, columns))
-        (cut, nonzero), zero = sums.T, _value(self, np.zeros(len(columns)), columns.T)
-        cut_zeros = (A.shape[0] - nonzero)[np.abs(zero) == self.max_value].sum()
+        (cut, nonzero), zeros = sums.T, np.zeros(len(columns))
+        cut_zeros = (A.shape[0] - nonzero)[_is_clipped(self, zeros, columns.T)].sum()
         shares = np.array([cut.sum() / max(1.0, nonzero.sum()), (cut.sum() + cut_zeros) / (A.shape[0] * A.shape[1])])
-        return Fitted(self, columns, shares, zero[:, None] if self.zero_center else None), none
+        right = _value(self, zeros, columns.T)[:, None] if self.zero_center else None
+        return Fitted(self, columns, shares, right), none
 
     def entry(self, x: Vector, r: Any, c: Any, known: Vector, table: Panel | None) -> Vector:
         zero = _value(self, np.zeros(len(x)), c)

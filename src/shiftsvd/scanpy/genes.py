@@ -8,7 +8,7 @@ import numpy as np
 from shiftsvd import Operator, as_operator
 from shiftsvd.extend.files import MatrixOptions, listed
 from shiftsvd.extend.operators import Vector
-from shiftsvd.extend.running import Resources, few, threads
+from shiftsvd.extend.running import Resources, few, named, threads
 from shiftsvd.extend.transforms import Preprocess, as_transforms
 from shiftsvd.io import open_matrix
 from shiftsvd.scanpy.annotations import AnnotationSource, sample_column
@@ -107,7 +107,8 @@ def highly_variable(
     Ranking reads the data once, and once more for library sizes if `preprocess` needs these; flavors of raw counts read
     twice. Sums are in double precision. The regression agrees to rounding with the `loess` of scikit-misc (degree 2,
     interpolated), which need not be installed. Unlike scanpy, "cell_ranger" accepts equal percentiles of means, as one
-    edge of the bins, and cells without counts have residuals of 0.
+    edge of the bins, features of equal dispersion in a bin have no normalised one, cells without counts have residuals
+    of 0, and the default of `clip` depends on each batch, not on the first alone.
 
     References
     ----------
@@ -133,7 +134,7 @@ def highly_variable(
     criterion.check_steps(steps)
     A, names, labels, base = _open_data(data, layer, batch, resources)
     batches = Batches.of(labels, A.shape[0])
-    with threads(n_threads):
+    with threads(n_threads), named(names):
         marked = is_annotated(data) and has_logarithms(data, layer)
         found = rank(A, criterion, steps, batches, names, base, memory_limit, marked)
     if not is_annotated(data):

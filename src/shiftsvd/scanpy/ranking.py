@@ -27,6 +27,7 @@ FLAVORS: Final = get_args(FlavorName)
 OF_LOGARITHMS: Final = ("seurat", "cell_ranger")
 DEFAULT_TOP: Final = 2000  # default number of features for flavors without cutoffs
 LOG_NORMALIZE: Final = Setting("preprocess", "log-normalize")
+RESIDUALS: Final = Setting("flavor", "pearson_residuals")
 Columns = dict[str, Vector]  # statistics of each feature, by scanpy's names
 
 
@@ -82,7 +83,7 @@ class HighlyVariable:
             raise Refused(self.named, " ranks raw counts. Remove ", Setting("preprocess"), ".")
         for step in steps:
             if not step.keeps_zeros:
-                counted = Setting("flavor", "seurat_v3"), " or ", Setting("flavor", "pearson_residuals")
+                counted = Setting("flavor", "seurat_v3"), " or ", RESIDUALS
                 remedy = LOG_NORMALIZE, ", or rank raw counts with ", *counted, "."
                 raise Refused(self.named, f" ranks logarithms of counts, got {step}. Use ", *remedy)
 
@@ -174,7 +175,15 @@ def rank(
             raise ValueError(
                 f"no feature is highly variable by {criterion.cutoffs}. Change the cutoffs, or pass n_top_genes."
             )
-        raise ValueError("no feature is highly variable, because all features are constant. Check the data.")
+        if not np.all(found["means"] >= 0):
+            raise ValueError(
+                "no feature is highly variable, because features with means below 0 have no dispersion. Pass "
+                "logarithms of counts that are not centred or scaled."
+            )
+        if not np.nan_to_num(found["dispersions"]).any():
+            raise ValueError("no feature is highly variable, because all features are constant. Check the data.")
+        alike = "no feature is highly variable, because features with similar means all have the same dispersion. "
+        raise Refused(f"{alike}Pass more features, or rank raw counts with ", RESIDUALS, ".")
     if criterion.n_top is not None and n_chosen < criterion.n_top:
         warn(f"Only {n_chosen:,} features can be ranked and are kept, instead of {criterion.n_top:,}.")
     if not batches.given:
@@ -316,7 +325,9 @@ def _mean_and_deviation(bins: Vector, values: Vector) -> tuple[Vector, Vector]:
     there = ~np.isnan(values)
     some, size = bins[there], int(bins.max()) + 1
     count = np.bincount(some, minlength=size)
-    mean = np.bincount(some, values[there], minlength=size) / count
+    one = np.zeros(size)
+    one[some] = values[there]  # subtracted first, so that equal values have a deviation of 0 without rounding errors
+    mean = one + np.bincount(some, values[there] - one[some], minlength=size) / count
     squares = np.bincount(some, (values[there] - mean[some]) ** 2, minlength=size)
     deviation = np.sqrt(squares / (count - 1))
     alone = count == 1
@@ -496,7 +507,9 @@ def loess(x: Vector, y: Vector, span: float) -> Vector:
     n = len(x)
     nearest = min(n, int(np.floor(n * span + 1e-5)))
     if nearest < 4:
-        raise refuse("span", f"include at least 4 of the {n:,} points", span, f"raise span to {4 / n:.2g} or more")
+        rule = f" must include at least 4 of the {plural(n, 'feature')} that vary, got {span!r}. "
+        wider = f"Raise span to {np.ceil(400 / n) / 100:g}, or pass " if n >= 4 else "Pass "
+        raise Refused(Setting("span"), rule, wider, RESIDUALS, ".")
     order = np.argsort(x, kind="stable")
     x_sorted, y_sorted = x[order], y[order]
     points = _cell_ends(x_sorted, int(np.floor(n * span * CELL_SHARE)))

@@ -14,8 +14,9 @@ from shiftsvd.extend.files import Labels, Places, SomeColumns, SomeRows, held_or
 from shiftsvd.extend.fits import Column
 from shiftsvd.extend.models import code, decode
 from shiftsvd.extend.operators import Panel, Vector, unmasked
-from shiftsvd.extend.running import Refused, Resources, Setting, few, notice, refuse
+from shiftsvd.extend.running import Refused, Resources, Setting, few, named, notice, refuse
 from shiftsvd.extend.transforms import OfEntry, SettingText, kept_of
+from shiftsvd.scanpy.clipping import ClippedScale
 from shiftsvd.scanpy.gene_names import Genes, matched, names_of_var
 from shiftsvd.transforms import Transform
 
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 # Rounding error of the sum of a row whose absolute values sum to 1, in a file in single precision.
 _ROUNDING: Final = 4 * float(np.finfo(np.float32).eps)
+# Largest deviation of the squared norm of loadings from 1. Rounding to single precision leaves less than 1e-7.
+_LOST: Final = 1e-5
 _DESIGN, _STEPS = "design", "preprocess"  # keys of the fitted regression and transformations in ``uns["pca"]``
 _RESIDUALS: Final = "pearson_residuals_normalization"  # scanpy's own key
 _ALL: Final = SettingText("mask_var", "none", "mask_var=None")
@@ -113,6 +116,7 @@ def read_model(reference: Any, keys: Keys) -> tuple["PCA", Any]:
     shift, scale, *sums = np.asarray(reference.varm[keys.shift_scale], np.float64).T
     for known in sums:  # absent from files of the first versions
         _check_sums(V, known, keys.varm)
+    _check_norms(V, keys.varm)
     used = np.flatnonzero(scale > 0)
     genes = reference.var_names[used]
     pca = shiftsvd.PCA()
@@ -153,12 +157,23 @@ def _check_sums(V: Panel, sums: Vector, key: str) -> None:
         )
 
 
+def _check_norms(V: Panel, key: str) -> None:
+    held = np.sum(V**2, axis=0)
+    worst = int(np.argmax(np.abs(held - 1)))
+    if abs(held[worst] - 1) > _LOST:
+        share = f"{100 * held[worst]:.4g} % of the squared loadings of component {worst + 1} in varm[{key!r}]"
+        raise ValueError(
+            f"the genes of the reference hold {share} instead of all, so genes were removed or repeated after "
+            "shiftsvd.scanpy.pca. Pass the reference with all its genes; the new cells may lack some."
+        )
+
+
 def with_selection(
     how: tuple[Transform, ...], places: Places, margins: MarginsName | None = None
 ) -> tuple[Transform, ...]:
-    if margins not in ("all", "mask", None):
-        raise ValueError(f'margins must be "all", "mask" or None, got {margins!r}')
-    of_all = [margins == "all" or (margins is None and isinstance(each, LogNormalize | OfEntry)) for each in how]
+    # A clip is fitted gene by gene, and its shares are those of the selected genes.
+    kinds = {"all": (Transform,), "mask": (), None: (LogNormalize, OfEntry)}[margins]
+    of_all = [isinstance(each, kinds) and not isinstance(each, ClippedScale) for each in how]
     n_all = (*of_all, False).index(False)
     return (*how[:n_all], Select(places), *how[n_all:])
 
@@ -199,6 +214,11 @@ def refuse_copy_of_file(adata: Any, copy: bool) -> None:
 
 
 def matrix_of(adata: Any, layer: str | None, columns: Places | None, resources: Resources) -> Operator:
+    with named(adata.var_names if columns is None else adata.var_names[columns]):
+        return _matrix_of(adata, layer, columns, resources)
+
+
+def _matrix_of(adata: Any, layer: str | None, columns: Places | None, resources: Resources) -> Operator:
     if adata.isbacked and layer is None:
         return _backed_matrix(adata, columns, resources)
     if layer is not None and layer not in adata.layers:

@@ -358,7 +358,11 @@ def solve_perturbed(
     size = np.hypot(length(F.S), F.info.frobenius_error or 0.0) + (shift.frobenius_norm() if shift else 0.0)
     rounding = perturbation.rounding + perturbation.units * float(size)
     # Exact solvers report no errors; their results are judged by the tolerance of the call.
-    return widen_bounds(F, perturbation.error, tol if F.info.value_errors is None else own_tol, rounding)
+    without_bounds = F.info.value_errors is None
+    F = widen_bounds(F, perturbation.error, tol if without_bounds else own_tol, rounding)
+    if without_bounds and not solver.finds_all:  # errors of entries do not bound those of a solver that reports none
+        F.info = replace(F.info, value_errors=None)
+    return F
 
 
 def widen_bounds(F: SVDResult, error: float, tol: float, rounding: float = 0.0) -> SVDResult:

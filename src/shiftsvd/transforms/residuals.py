@@ -33,11 +33,11 @@ class NullModel(OfCounts):
 
     def of_some(self, known: Vector, columns: Panel, places: Vector) -> Vector:
         rates = columns[:, 0]
-        share = known[-1] * rates[places].sum() / rates.sum()
-        if not share > 0:
+        held = rates[places].sum()
+        if not held > 0:
             without = "their columns had no counts in the training data. Fit on data with counts in these columns."
             raise ValueError(f"{self} cannot transform these data: {without}")
-        return np.append(known[:-1], share)
+        return np.append(known[:-1], known[-1] * held / rates.sum())
 
     def left(self, R: Panel, fitted: Fitted) -> Panel:
         return np.sqrt(R)
@@ -194,8 +194,8 @@ class DevianceResiduals(NullModel):
             others = _of_others(found.columns)
             if rates.any() and not others.all():
                 raise ValueError(
-                    f"Column {int(np.argmax(rates))} holds all counts, so all residuals of a binomial model are zero. "
-                    "Pass data with counts in at least two columns."
+                    "One column holds all counts, so all residuals of a binomial model are zero. Pass data with counts "
+                    "in at least two columns."
                 )
             right = -np.sqrt(-2 * _log_of_rest(rates, others))
             return Fitted(self, np.stack([rates, others], axis=1), np.ones(1), right[:, None]), r[:, None]
