@@ -136,6 +136,16 @@ class Multiplied(Changed):
         return out.astype(self.dtype, copy=False)  # type: ignore[no-any-return]
 
 
+class Conjugated(Changed):
+    """The complex conjugate of a source."""
+
+    def __init__(self, source: RowSource) -> None:
+        super().__init__(source, "conjugated")
+
+    def read(self, lo: int, hi: int) -> csr_array | np.ndarray[Any, Any]:
+        return self.source.read(lo, hi).conj()  # type: ignore[no-any-return]
+
+
 class Turned(Changed):
     """The transpose of a source as if it were stored: has its costs, and no rows to read."""
 
