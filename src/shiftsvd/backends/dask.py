@@ -107,6 +107,8 @@ def _checked(chunk: Any, own: BlockTask, shared: ReadTask) -> Any:
             f"{name} must hold numbers like {shared.dtype}, as the Dask array declares, got {chunk.dtype}. "
             "Pass the right dtype to map_blocks or from_delayed."
         )
+    if chunk.dtype.kind in "fc":  # products must not round more than the declared type does
+        chunk = chunk.astype(np.result_type(chunk.dtype, native_dtype(shared.dtype)), copy=False)
     if shared.sparse:
         return _csr(chunk, name)
     return np.require(chunk, requirements=["F" if chunk.flags.f_contiguous else "C", "A"])
