@@ -205,9 +205,10 @@ class WholeScatter(Scatter):
     def _by_factor(self, k: int, lengths: Vector, slip: Vector) -> ScatterPairs:
         F, slack, n = self.R, self.slack, len(self.R)
         if self.S is not None:
-            unit = np.where(lengths > 0, lengths, 1)
-            root, lost = _root(self.S / unit / unit[:, None])
-            F, slack = folded(self.R, root * unit), slack + lost * np.diagonal(self.S)
+            unit = np.sqrt(np.diagonal(self.S))  # 0 for columns of zeros, which must not get rounding of others
+            divisor = np.where(unit > 0, unit, 1)
+            root, lost = _root(self.S / divisor / divisor[:, None])
+            F, slack = folded(self.R, root * unit), slack + lost * unit**2
         values, vectors = _jacobi(F)
         slip = slip + EPS / 2 * n * lengths
         known = np.maximum(slip, np.sqrt(slack)) < lengths
@@ -253,7 +254,11 @@ def _factor_errors(values: Vector, F: Panel, known: Vector, slip: Vector, slack:
 
 def _root(G: Panel) -> tuple[Panel, float]:
     w, V = linalg.eigh(G, check_finite=False)
-    return np.sqrt(np.maximum(w, 0))[:, None] * V.T, float(max(-w[0], 0)) + 2 * len(G) * EPS
+    root = np.sqrt(np.maximum(w, 0))[:, None] * V.T
+    # Measure the error: eigenvectors of close eigenvalues may lose hundreds of ulps of their orthogonality.
+    off = root.T @ root
+    off -= G
+    return root, float(max(off.max(), -off.min())) + 2 * len(G) * EPS
 
 
 # One-sided Jacobi is accurate for columns of very different lengths (Drmac & Veselic 2008, New fast and accurate Jacobi

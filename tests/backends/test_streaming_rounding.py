@@ -61,6 +61,27 @@ def test_squares_of_sparse_rows_say_what_they_lost() -> None:
     assert pca.info_.converged
 
 
+def test_the_root_of_squares_tells_what_it_lost() -> None:
+    # Columns that are nearly orthogonal have close eigenvalues in units of their lengths.
+    rng = np.random.default_rng(174)
+    X = rng.standard_normal((300, 12)) * 10.0 ** rng.uniform(-8, 8, 12) * (rng.random((300, 12)) < 0.02)
+    assert within(ss.PCA(5).partial_fit(sparse.csr_array(X)), exact_values(X))
+
+
+def test_columns_of_zeros_get_no_rounding_of_other_sparse_columns() -> None:
+    rng = np.random.default_rng(0)
+    X = np.hstack([rng.standard_normal((600, 20)), np.zeros((600, 10))])[:, rng.permutation(30)]
+    X *= rng.random((600, 30)) < 0.3
+    pca = ss.PCA(30, shift=None).partial_fit(sparse.csr_array(X))
+    assert pca.info_.rank == 20
+    assert np.all(pca.singular_values_[20:] == 0)
+    assert pca.info_.converged
+    # A column of zeros in the sparse rows only.
+    dense = rng.standard_normal((300, 30))
+    pca.partial_fit(dense)
+    np.testing.assert_allclose(pca.singular_values_, np.linalg.svd(np.vstack([X, dense]))[1], rtol=1e-12)
+
+
 def test_columns_that_repeat_are_of_lower_rank_and_converge() -> None:
     X = np.random.default_rng(2).standard_normal((900, 5)) @ np.eye(5)[:, [0, 1, 2, 3, 4, 0, 1]]
     pca = streamed(np.array_split(X, 9), n_components=7)

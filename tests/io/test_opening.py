@@ -2,6 +2,7 @@
 
 import gzip
 import io
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from scipy.io import mmwrite
 from scipy.sparse import csr_array, save_npz
 
 from shiftsvd.backends.files import DiskRows
-from shiftsvd.io import open_matrix
+from shiftsvd.io import convert, open_matrix
 from shiftsvd.io.base import optional, reading
 from shiftsvd.io.opening import held_bytes, read_file
 from shiftsvd.io.sniff import format_of, formats
@@ -193,6 +194,21 @@ def test_what_takes_more_than_half_of_the_limit_stays_in_the_file(tmp_path: Path
     save_npz(tmp_path / "X.npz", matrix())
     with pytest.raises(ValueError, match=r"X\.npz: this format cannot be read in blocks"):
         open_matrix(tmp_path / "X.npz", stream=True)
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize("stream", [True, False])
+def test_samples_that_are_columns_keep_their_complex_numbers(tmp_path: Path, order: str, stream: bool) -> None:
+    X = np.arange(12.0).reshape(4, 3) * (1 + 2j)
+    path = write_npy(tmp_path, X.T, order)
+    A, _ = open_matrix(path, orient="columns", stream=stream)
+    np.testing.assert_array_equal(A.matmat(np.eye(3)), X)
+    other = shutil.copy(path, tmp_path / "copy.npy")
+    B, _ = open_matrix([path, other], stack="rows", orient="columns", stream=stream)
+    np.testing.assert_array_equal(B.matmat(np.eye(3)), np.vstack([X, X]))
+    convert(path, tmp_path / "X.h5ad", orient="columns")
+    C, _ = open_matrix(tmp_path / "X.h5ad")
+    np.testing.assert_array_equal(C.matmat(np.eye(3)), X)
 
 
 @pytest.mark.parametrize("stream", [True, False])

@@ -14,7 +14,7 @@ import pytest
 
 from shiftsvd.backends.files import DiskRows
 from shiftsvd.backends.source import RowSource
-from shiftsvd.io import open_matrix
+from shiftsvd.io import convert, open_matrix
 from shiftsvd.io.opening import read_file
 from shiftsvd.io.storage.tree import CsrRows
 from tests.support.chunked import (
@@ -91,7 +91,7 @@ def test_a_file_gives_back_its_matrix_and_names(tmp_path: Path, case: Case, orie
     A, names = open_matrix(case.write(tmp_path), orient=orient, stream=stream, n_threads=2)
     X, samples, features = matrix(case.dtype).toarray(), CELLS, GENES
     if orient is not None and (orient == "rows") != case.tall:
-        X, samples, features = X.T.conj(), GENES, CELLS
+        X, samples, features = X.T, GENES, CELLS
     assert same(A, X)
     if case.names:
         np.testing.assert_array_equal(names.samples, samples)
@@ -114,6 +114,25 @@ def test_a_file_that_changes_between_passes_is_an_error(name: str, tmp_path: Pat
     with pytest.raises(OSError, match=r"was changed while it was read\. Start again\.") as caught:
         A.matmat(V)
     assert str(caught.value).startswith(str(file))
+
+
+@pytest.mark.filterwarnings("ignore:The (data type|codec)")
+@pytest.mark.parametrize("name", ["zarr", "zarr 3", "bpcells"])
+def test_a_folder_that_changes_is_an_error_at_the_end_of_the_pass(name: str, tmp_path: Path) -> None:
+    needs_reader(name)
+    folder = write_zarr(tmp_path, zarr_format=3) if name == "zarr 3" else write_zarr(tmp_path)
+    if name == "bpcells":
+        convert(folder, tmp_path / "X.bpcells")
+        folder = tmp_path / "X.bpcells"
+    A, _ = open_matrix(folder, stream=True, n_threads=2)
+    V = np.eye(A.shape[1])
+    A.matmat(V)
+    some = max(path for path in folder.rglob("*") if path.is_file())
+    some.write_bytes(some.read_bytes())
+    os.utime(some, (2e9, 2e9))
+    with pytest.raises(OSError, match=r"was changed while it was read\. Start again\.") as caught:
+        A.matmat(V)
+    assert str(caught.value).startswith(str(folder))
 
 
 @pytest.mark.filterwarnings("ignore:The (data type|codec)")

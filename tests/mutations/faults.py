@@ -2775,8 +2775,8 @@ FAULTS = (
     fault(
         "the limit of memory on workers",
         "backends/dask.py",
-        "A.shift, A.memory_limit, memo)",
-        "A.shift, None, memo)",
+        "A.shift, A.memory_limit, memo, source)",
+        "A.shift, None, memo, source)",
         "backends/dask/test_dask_sources.py",
         "backends",
     ),

@@ -107,6 +107,8 @@ def _checked(chunk: Any, own: BlockTask, shared: ReadTask) -> Any:
             f"{name} must hold numbers like {shared.dtype}, as the Dask array declares, got {chunk.dtype}. "
             "Pass the right dtype to map_blocks or from_delayed."
         )
+    if chunk.dtype.kind in "fc":  # products must not round more than the declared type does
+        chunk = chunk.astype(np.result_type(chunk.dtype, native_dtype(shared.dtype)), copy=False)
     if shared.sparse:
         return _csr(chunk, name)
     return np.require(chunk, requirements=["F" if chunk.flags.f_contiguous else "C", "A"])
@@ -312,6 +314,7 @@ class DaskRows(Reread):
     memory_limit: int | str | None = None
     # Cached properties, shared by all operators on the same matrix. The creator may fill in known values.
     memo: dict[str, Any] = field(default_factory=dict)
+    source: RowSource | None = None  # files that workers read; this process checks that they do not change
     n_threads: int | None = field(default=None, init=False)  # type: ignore[assignment]  # the cluster has its own
     # A pass sends a panel to every worker and loads every block.
     most_columns: ClassVar[int] = 64
@@ -385,6 +388,7 @@ class DaskRows(Reread):
         name = named(what)
         graph, keys = self._graph(name, what, self.blocks(), panels, own)
         total = summed(graph, name, keys, merge or added)
+        self._check_unchanged()
         return total.astype(wide(total), copy=False) if merge is None else total
 
     def _rows(self, what: str, *panels: Any) -> Iterator[tuple[int, Any]]:
@@ -396,7 +400,13 @@ class DaskRows(Reread):
             yield from ((lo, part) for (lo, _), part in zip(some, parts, strict=True))
 
     def _parts(self, what: str, blocks: list[Rows], panels: tuple[Any, ...], own: Any) -> tuple[Any, ...]:
-        return computed(*self._graph(named(what), what, blocks, panels, own))
+        found = computed(*self._graph(named(what), what, blocks, panels, own))
+        self._check_unchanged()
+        return found
+
+    def _check_unchanged(self) -> None:
+        if self.source is not None:
+            self.source.check_unchanged()
 
     def _block(self, rows: Rows) -> Operator:
         (chunk,) = self._parts("chunk", [rows], (), ())
@@ -470,7 +480,7 @@ def on_workers(A: Operator) -> Operator:
     source, blocks = A.source, A.blocks()
     known = f"{source.fingerprint} {source.shape} {blocks}"
     memo = {"stored": source.stored, "name": source.name, "fingerprint": known}
-    return DaskRows(_array(source, blocks), A.shift, A.memory_limit, memo)
+    return DaskRows(_array(source, blocks), A.shift, A.memory_limit, memo, source)
 
 
 def _array(source: RowSource, blocks: list[Rows]) -> Any:

@@ -54,6 +54,10 @@ class RowSource(ABC):
         """Return the same source with NaN for each missing entry, also if `read` imputes missing entries."""
         return self
 
+    def check_unchanged(self) -> None:
+        """Raise OSError if a file or folder was changed after it was opened, as far as the source can tell."""
+        return
+
     @abstractmethod
     def edges(self, n_bytes: int) -> list[int]:
         """Return row numbers from 0 to m that cut the rows into ranges of about `n_bytes` bytes in memory.
@@ -119,6 +123,9 @@ class Changed(RowSource):
     def place(self, row: int) -> tuple[str, int]:
         return self.source.place(row)
 
+    def check_unchanged(self) -> None:
+        self.source.check_unchanged()
+
 
 class Multiplied(Changed):
     """Source of ``diag(2^rows) X diag(2^cols)`` for a matrix X in a file."""
@@ -134,6 +141,16 @@ class Multiplied(Changed):
             return X
         out = times_sparse(X, rows, self.cols) if isinstance(X, csr_array) else times(X, rows, self.cols)
         return out.astype(self.dtype, copy=False)  # type: ignore[no-any-return]
+
+
+class Conjugated(Changed):
+    """The complex conjugate of a source."""
+
+    def __init__(self, source: RowSource) -> None:
+        super().__init__(source, "conjugated")
+
+    def read(self, lo: int, hi: int) -> csr_array | np.ndarray[Any, Any]:
+        return self.source.read(lo, hi).conj()
 
 
 class Turned(Changed):

@@ -17,6 +17,7 @@ from shiftsvd.backends.source import Changed, RowSource
 from shiftsvd.events import set_within
 from shiftsvd.io.location import Location
 from shiftsvd.io.sniff import split_element
+from shiftsvd.io.storage.tree import stats_of
 from shiftsvd.kernels import best as kernels
 from shiftsvd.kernels.twin import Packed
 from shiftsvd.runs import outputs
@@ -138,29 +139,37 @@ class _Same(Changed):
 
 
 class Watched(_Same):
-    """Source that raises an error if one of its files was changed after it was opened."""
+    """Source that raises an error if one of its files or folders was changed after it was opened."""
 
     def __init__(self, source: RowSource, paths: Iterable[Path]) -> None:
         super().__init__(source, "")
-        files = (split_element(path)[0] for path in paths if not isinstance(path, Location))  # which checks by itself
-        self._files = {file: _changed_at(file) for file in files if file.is_file()}
+        local = [split_element(path)[0] for path in paths if not isinstance(path, Location)]  # which checks by itself
+        self._known = {path: _changed_at(path) for path in local if path.exists()}
+        self._files = [path for path in self._known if path.is_file()]
 
     def with_nan(self) -> RowSource:
         source = super().with_nan()
-        return self if source is self else Watched(source, self._files)
+        return self if source is self else Watched(source, self._known)
 
     def read(self, lo: int, hi: int) -> Any:
         X = self.source.read(lo, hi)
-        for file, known in self._files.items():
-            if _changed_at(file) != known:
-                raise OSError(f"{file} was changed while it was read. Start again.")
+        # A folder may have a file for each chunk: list it once in a pass.
+        self._compare(self._known if hi == self.shape[0] else self._files)
         return X
 
+    def check_unchanged(self) -> None:
+        self._compare(self._known)
 
-def _changed_at(file: Path) -> tuple[int, int] | None:
-    with suppress(OSError):  # it was removed
-        stats = file.stat()
-        return stats.st_size, stats.st_mtime_ns
+    def _compare(self, paths: Iterable[Path]) -> None:
+        for path in paths:
+            if _changed_at(path) != self._known[path]:
+                raise OSError(f"{path} was changed while it was read. Start again.")
+
+
+def _changed_at(path: Path) -> tuple[int, int] | None:
+    with suppress(OSError, ValueError):  # it was removed
+        stats = stats_of(path)
+        return sum(each.st_size for each in stats), max(each.st_mtime_ns for each in stats)
     return None
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from shiftsvd.backends import Incomplete, as_operator
 from shiftsvd.backends.entries import Places, SomeColumns, SomeRows
 from shiftsvd.backends.files import DiskRows, left_beside
-from shiftsvd.backends.source import OnTop, RowSource, Stacked
+from shiftsvd.backends.source import Conjugated, OnTop, RowSource, Stacked
 from shiftsvd.backends.validation import SHOWN, BadValues, NotFinite
 from shiftsvd.errors import Refused, Setting, plural, refuse
 from shiftsvd.io.base import Features, Labels, Names, Notation, Opened, Orient, reading
@@ -414,6 +414,9 @@ def _oriented(path: Path, opened: Opened, which: MatrixOptions) -> Opened:
         notice(*opened.unsaid)
     if which.orient not in (None, opened.samples):
         opened = replace(opened, samples=which.orient, features=None)  # `features` describes the samples then
+    X = opened.matrix
+    if opened.samples == "columns" and X.dtype.kind == "c":  # what is opened is the adjoint of rows of features
+        opened = replace(opened, matrix=Conjugated(X) if isinstance(X, RowSource) else X.conj())
     opened = of_types(path, opened, which.feature_types)
     if which.var_names is None:
         return opened

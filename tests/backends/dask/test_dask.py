@@ -58,6 +58,15 @@ def test_every_product_is_that_of_the_matrix(kind: str) -> None:
         assert_is(A - ss.LowRank(L, mu), D - S, size + float(np.linalg.norm(S)))
 
 
+def test_chunks_of_less_precision_than_declared_are_multiplied_in_that_of_the_array() -> None:
+    X = decaying((80, 8), 0.3).astype(np.float32)
+    Y = da.from_array(X).map_blocks(lambda chunk: chunk, dtype=np.float64, meta=np.empty((0, 0)))
+    F = ss.svd(Y, 4, shift=np.ones(8), solver="randomized", rng=0)
+    exact = np.linalg.svd(X - np.ones(8))[1]
+    np.testing.assert_allclose(F.S, exact[:4], rtol=1e-12)
+    assert F.info.frobenius_error == pytest.approx(np.linalg.norm(exact[4:]), rel=0.01)
+
+
 @pytest.mark.parametrize("kind", ["sparse", "dense"])
 def test_fit_equals_the_fit_in_memory(kind: str) -> None:
     X = counts() if kind == "sparse" else counts().toarray()

@@ -1,5 +1,6 @@
 """Where Dask arrays come from: AnnData in Zarr, xarray, Zarr itself; the fit is that in memory, and loads in tasks."""
 
+import os
 import pickle
 import warnings
 from pathlib import Path
@@ -154,6 +155,17 @@ def test_a_damaged_block_of_a_file_is_refused_by_the_name_of_the_file(tmp_path: 
     A = on_workers(open_matrix(tmp_path / "X.npy", stream=True)[0])
     with pytest.raises(ValueError, match=r"chunk 0 of .*X\.npy.*must be finite, got 1 NaN"):
         ss.PCA(2).fit(A)
+
+
+def test_a_file_that_changes_while_workers_read_it_is_an_error(tmp_path: Path) -> None:
+    np.save(tmp_path / "X.npy", counts("dense"))
+    A = on_workers(open_matrix(tmp_path / "X.npy", stream=True)[0])
+    V, shifted = np.eye(COLUMNS), ss.centered(A)
+    shifted.gram(V)
+    os.utime(tmp_path / "X.npy", (2e9, 2e9))
+    for multiply in (A.gram, A.matmat, shifted.gram):
+        with pytest.raises(OSError, match=r"X\.npy was changed while it was read\. Start again\."):
+            multiply(V)
 
 
 def test_a_matrix_in_memory_is_not_for_workers() -> None:

@@ -201,19 +201,19 @@ def fingerprint_of(path: Path, key: str = "") -> str:
     # mtime are restored.
     if isinstance(path, Location):
         return path.fingerprint(key)
-    stats = _stats(path)
+    stats = stats_of(path)
     size, changed = sum(stat.st_size for stat in stats), max(stat.st_mtime_ns for stat in stats)
     return f"{path.absolute()}:{key}:{size}:{changed}:{max(stat.st_ctime_ns for stat in stats)}"
 
 
-def _stats(path: Path) -> list[os.stat_result]:
+def stats_of(path: Path) -> list[os.stat_result]:
     return [file.stat() for file in (path.rglob("*") if path.is_dir() else [path])]
 
 
 def check_size(name: str, path: Path, array: Stored, memory_limit: int | str | None) -> None:
     itemsize = np.dtype(array.dtype).itemsize
     claimed = math.prod(array.shape) * itemsize
-    size = path.n_bytes if isinstance(path, Location) else sum(stat.st_size for stat in _stats(path))
+    size = path.n_bytes if isinstance(path, Location) else sum(stat.st_size for stat in stats_of(path))
     if size is not None and claimed > max(_SLACK, _MOST_PACKED * size):
         raise damaged(name, f"it declares {claimed:,} bytes, in a file of {size:,} bytes")
     if array.chunks is None:
