@@ -271,3 +271,16 @@ def test_the_variance_of_the_noise_is_that_of_the_filled_field() -> None:
     filled = np.where(np.isnan(X), np.nanmean(X, axis=0), X)
     exact = decomposition.PCA(3, svd_solver="full").fit(filled).noise_variance_
     assert eofs.attrs["noise_variance"] == pytest.approx(exact, rel=1e-6)
+
+
+@pytest.mark.parametrize("chunks", [None, {"time": 20}])
+@pytest.mark.parametrize("times", [1e-25, 1e25])
+def test_squares_of_single_precision_neither_underflow_nor_overflow(times: float, chunks: Any) -> None:
+    if chunks is not None:
+        pytest.importorskip("dask.array")
+    da = with_gaps(monthly() - 290, 0.2)
+    small = (da * times).astype(np.float32)
+    small = small if chunks is None else small.chunk(chunks)
+    eofs, want = pca(small, 2, missing="mean", standardize=True), pca(da, 2, missing="mean", standardize=True)
+    np.testing.assert_allclose(eofs.standard_deviation, want.standard_deviation * times, rtol=1e-4)
+    np.testing.assert_allclose(eofs.singular_values, want.singular_values, rtol=1e-4)

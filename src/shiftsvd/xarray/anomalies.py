@@ -467,8 +467,8 @@ def _incomplete_anomalies(
         fields.notice_open_slopes(np.count_nonzero(fitted.open, axis=-1), n, samples.names)
         fields.notice_unvarying(fitted.freedom <= 0, field.da.name)
     Y = fields.minus_low_rank(X, removed.factors(samples))
-    squares, count = np.nansum(Y * Y, axis=0, dtype=np.float64), (~np.isnan(X)).sum(axis=0)
-    found = fields.compute_together(squares=("cell", squares), n=("cell", count))
+    count = (~np.isnan(X)).sum(axis=0)
+    found = fields.compute_together(squares=("cell", fields.sums_of_squares(Y)), n=("cell", count))
     _check_range(mean, found["squares"])
     fields.notice_fill_values(mean, found["squares"], field.da.name)
     if options.standardize:
