@@ -1,5 +1,6 @@
 """Compute the anomalies of a field as an operator: subtract groups and covariates, standardize and weight cells."""
 
+import json
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
@@ -143,6 +144,13 @@ class Regressors:
                 raise Refused(Setting("covariates"), f" must be finite, got {got}")
         return replace(self, labels=labels, numbers=numbers)
 
+    def without(self, rows: Mask, levels: Labels | None, centre: Vector) -> "Regressors":
+        # with any known label and covariate at `rows`, which have no values
+        labels = self.labels
+        if labels is not None and levels is not None:
+            labels = Index(labels).where(~rows, levels[0]).to_numpy()
+        return replace(self, labels=labels, numbers=np.where(rows[:, None], centre, self.numbers))
+
     def levels(self) -> Labels | None:
         if self.labels is None:
             return None
@@ -159,7 +167,7 @@ class Regressors:
             return np.ones((len(self.numbers), 1))
         m, g = len(self.labels), len(levels)
         affordable(8 * m * g, None, f"{g:,} groups of {m:,} samples", "groups")
-        places = Index(levels).get_indexer(Index(self.labels))
+        places = places_of(self.labels, levels)
         if unseen := sorted(set(map(str, self.labels[places < 0]))):
             raise Refused(
                 Setting("groups"),
@@ -168,6 +176,10 @@ class Regressors:
         L = np.zeros((m, g))
         L[np.arange(m), places] = 1
         return L
+
+
+def places_of(labels: Labels, levels: Labels) -> Places:
+    return np.asarray(Index(levels).get_indexer(Index(labels)))
 
 
 def aligned(da: DataArray, over: Dims, value: Any, what: str) -> Labels:
@@ -400,7 +412,7 @@ class Anomalies:
             per = {"long_name": "change per unit of the covariate, per day for times"} | units
             found["slopes"] = field.in_space(removed.slopes, names, per)
             found["covariate_means"] = DataArray(removed.centre, dims="covariate")
-            known = {"dates": " ".join(self.regressors.dated)}  # so that `project` refuses times that were not decoded
+            known = {"dates": json.dumps(self.regressors.dated)}  # so that `project` refuses times that were not decoded
             found["covariates"] = fields.labelled(self.regressors.numbers.T, field.da, field.over, names, attrs=known)
         return found
 
