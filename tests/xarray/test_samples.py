@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import shiftsvd as ss
-from shiftsvd.xarray import coupled, extended, hilbert, joint, pca, project, reconstruct, rotate
+from shiftsvd.xarray import coupled, extended, hilbert, joint, patterns, pca, project, reconstruct, rotate
 from tests.support.fields import MONTHS, monthly, with_gaps
 
 xarray = pytest.importorskip("xarray")
@@ -178,7 +178,12 @@ def test_units_and_names_are_kept_through() -> None:
         assert project(eofs, da).attrs == eofs.scores.attrs
     assert eofs.lat.attrs == da.lat.attrs
     assert pca(da, 2, standardize=True).scores.attrs["units"] == "1"
-    assert "units" not in pca(da, 2, weights=np.ones((8, 10))).scores.attrs
+    plain = pca(da, 2, weights=np.ones((8, 10)))
+    unitless = pca(da.drop_attrs(deep=False), 2, standardize=True)
+    turned = rotate(plain)
+    others = (patterns(plain, "scaled"), patterns(unitless), reconstruct(unitless), turned.duals, turned.structure)
+    for maps in (plain.scores, *others):  # whose units are not known
+        assert "units" not in maps.attrs
 
 
 def test_fields_are_made_of_chosen_modes() -> None:

@@ -412,7 +412,7 @@ class Anomalies:
             per = {"long_name": "change per unit of the covariate, per day for times"} | units
             found["slopes"] = field.in_space(removed.slopes, names, per)
             found["covariate_means"] = DataArray(removed.centre, dims="covariate")
-            known = {"dates": json.dumps(self.regressors.dated)}  # so that `project` refuses times that were not decoded
+            known = {"dates": json.dumps(self.regressors.dated)}  # so that `project` refuses times not decoded
             found["covariates"] = fields.labelled(self.regressors.numbers.T, field.da, field.over, names, attrs=known)
         return found
 

@@ -104,9 +104,9 @@ def pca(
         ``singular_values (mode)``, ``mean_field (*space)``, ``standard_deviation (*space)`` of the anomalies (ddof 1)
         and ``weights (*space)``, the factors of the anomalies. With `groups` also ``group_means (group, *space)`` and
         ``groups (dim)``, with `covariates` ``slopes (covariate, *space)``, ``covariate_means (covariate)`` and
-        ``covariates (covariate, dim)``. Values that the field does not determine are NaN: the mean of a group without
-        values in a cell, and the slope of a covariate that does not vary over the values of a cell. If the solver
-        computes error bounds, ``value_errors (mode)`` and ``vector_errors (mode)`` as in `shiftsvd.Info`.
+        ``covariates (covariate, dim)``. The mean of a group without values in a cell is NaN, and the slope of a
+        covariate that does not vary over the values of a cell is 0. If the solver computes error bounds,
+        ``value_errors (mode)`` and ``vector_errors (mode)`` as in `shiftsvd.Info`.
 
         Attributes: ``solver``, ``n_passes``, ``n_samples`` (the number of samples used), ``missing``, where values are
         missing ``n_missing``, ``heldout_r2`` and ``noise_variance``, the mean variance along the directions beyond

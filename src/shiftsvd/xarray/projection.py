@@ -347,7 +347,7 @@ def reconstruct(eofs: Any, scores: Any = None, *, modes: Any = None, groups: Any
     field = (made.real if made.dtype.kind == "c" else made) / eofs.weights
     field = (field + _removed_part(eofs, like, groups, covariates)).drop_vars("mode", errors="ignore")
     field = field.transpose(*like.dims, *eofs.mean_field.dims).squeeze(single).rename(eofs.attrs.get("field"))
-    return field.assign_attrs(eofs.mean_field.attrs)
+    return field.drop_attrs(deep=False).assign_attrs(eofs.mean_field.attrs)
 
 
 def _mean_over_lags(scores: DataArray, components: DataArray) -> DataArray:
