@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import shiftsvd as ss
-from shiftsvd.xarray import hilbert, joint, pca, project, reconstruct
+from shiftsvd.xarray import correlation, coupled, extended, hilbert, joint, patterns, pca, project, reconstruct, side
 
 xarray = pytest.importorskip("xarray")
 
@@ -504,3 +504,33 @@ def test_what_a_file_has_beside_the_field_is_named() -> None:
     project(eofs, kelvin)
     with pytest.warns(UserWarning, match=r"da has the units 'degC', and the field of the fit 'K'\. Convert da"):
         project(eofs, kelvin.assign_attrs(units="degC"))
+
+
+@pytest.mark.parametrize("solver", ["lanczos", "exact"])
+@pytest.mark.parametrize("kind", ["pca", "joint", "coupled", "cca", "hilbert", "extended"])
+def test_maps_at_the_poles_are_as_accurate_as_elsewhere(kind: str, solver: Any) -> None:
+    """With more samples than cells, errors of components there were larger than the weights that divide them."""
+    rng = np.random.default_rng(0)
+    values = rng.standard_normal((300, 8)) * 2.0 ** -np.arange(8) @ rng.standard_normal((8, 60))
+    values = values + 0.1 * rng.standard_normal(values.shape)
+    lat = np.linspace(90, -90, 6).astype(np.float32)
+    da = xarray.DataArray(values.reshape(300, 6, 10).astype(np.float32), {"lat": lat}, ("time", "lat", "lon"))
+    small = np.sqrt(np.cos(np.deg2rad(lat)).clip(1e-6))[:, None]
+
+    def fit(weights: Any) -> Any:
+        how = {"weights": weights, "solver": solver, "rng": 0}
+        match kind:
+            case "joint":
+                return side(joint({"a": da, "b": da[..., 2:5] ** 3}, 3, **how), "a")
+            case "coupled" | "cca":
+                method = {"method": "cca", "leading": 5} if kind == "cca" else {}
+                return side(coupled(da, da[..., 2:5] ** 3, 3, **method, **how), "x")
+            case "extended":
+                return extended(da, 3, lags=2, **how)
+        return (pca if kind == "pca" else hilbert)(da, 3, **how)
+
+    eofs, want = fit("coslat"), fit(small)
+    np.testing.assert_allclose(*(reconstruct(each)[:, [0, -1]] for each in (eofs, want)), atol=0.01)
+    if kind == "pca":
+        mine, theirs = patterns(eofs, "correlation"), correlation(da, eofs.scores).correlation
+        np.testing.assert_allclose(mine, theirs, atol=1e-5)

@@ -42,6 +42,10 @@ MAX_SIZE: Final = 1e150  # largest mean or anomaly whose squares can be summed w
 # with 30 % gaps is 0.003 too high for 20 years, and 0.15 for 3 years.
 SMALL_GROUP: Final = 20
 HELD_OUT, LEAST_HELD_OUT = 0.04, 10  # share of the values, and least number, as in `complete_matrix`
+# Norm of the anomalies of a cell in units of the root mean square of all cells, times (s_1 / s_k)^2 for mode k, below
+# which one more product computes the component. In single precision, Lanczos left errors of 1e-7 at the poles, where
+# weights are 2e-16 (500 samples of 180 cells).
+SMALL_CELL: Final = 1e-3
 # Settings that may differ between several fields, and their defaults.
 PER_FIELD: Final = {"weights": None, "center": True, "standardize": False, "missing": "error"}
 
@@ -552,6 +556,19 @@ def regressed_scores(gaps: Gaps, centre: Vector | float, V: Panel, variances: Ve
 
 def row_scores(A: Operator, V: Panel) -> Panel:
     return np.concatenate([part for _, part in A.row_products(V.T.astype(np.float64))])
+
+
+def with_small_cells(A: Operator, F: SVDResult, squares: Vector) -> SVDResult:
+    # Errors of a vector that the solver iterated are alike in all cells, but maps divide components by weights, which
+    # vanish at the poles. A^H A v / s^2 has errors in proportion to each cell. `squares`: of the columns of A.
+    if A.shape[1] > A.shape[0] or not F.S[0] > 0:
+        return F
+    small = np.sqrt(squares / squares.mean()) < SMALL_CELL * (F.S[:, None] / F.S[0]) ** 2
+    if not small.any():
+        return F
+    V = F.Vh.conj().T
+    again = A.gram(V.astype(np.result_type(V, np.float64))).conj().T / np.where(F.S > 0, F.S, 1)[:, None] ** 2
+    return SVDResult(F.U, F.S, np.where(small, again, F.Vh).astype(F.Vh.dtype), F.info)
 
 
 def _squares(A: Operator) -> Vector:

@@ -11,7 +11,15 @@ from shiftsvd.extend.fits import integer
 from shiftsvd.extend.running import MAX_ITER, MissingName, Refused, Setting, SolverName
 from shiftsvd.operators import Scaled, hstack
 from shiftsvd.solvers import Solver
-from shiftsvd.xarray.anomalies import FieldOptions, anomalies, common_samples, per_field, regressed_scores, row_scores
+from shiftsvd.xarray.anomalies import (
+    FieldOptions,
+    anomalies,
+    common_samples,
+    per_field,
+    regressed_scores,
+    row_scores,
+    with_small_cells,
+)
 from shiftsvd.xarray.datasets import (
     Dataset,
     attrs_per_field,
@@ -270,7 +278,7 @@ def _pca_of_one(da: Any, n_modes: Any, options: FieldOptions) -> Any:
     (m, n), completed = field.X.shape, options.missing == "em"
     _check_share(n_modes, (m, n), completed)
     of = anomalies(field, options, n_modes)
-    F, total = options.svd(of.A, n_modes), float(of.squares.sum())
+    F, total = with_small_cells(of.A, options.svd(of.A, n_modes), of.squares), float(of.squares.sum())
     explained, noise = F.S**2 / (m - 1), _noise(F, total, m, n)
     Z = row_scores(of.A, F.Vh) if of.gaps is None else regressed_scores(of.gaps, of.centre, F.Vh, explained, noise)
     if of.deviation is None:
@@ -318,9 +326,9 @@ def _pca_of_several(
     parts = {name: anomalies(field, own, n_modes) for field, (name, own) in zip(fields, each.items(), strict=True)}
     squares = {name: float(of.squares.sum()) for name, of in parts.items()}
     times = {name: _factor(wanted[name], squares[name] / (m - 1) if normalize else 1.0, name) for name in parts}
-    F = options.svd(
-        hstack([Scaled(of.A, None, np.full(of.A.shape[1], times[name])) for name, of in parts.items()]), n_modes
-    )
+    A = hstack([Scaled(of.A, None, np.full(of.A.shape[1], times[name])) for name, of in parts.items()])
+    squares_of_cells = np.concatenate([of.squares * times[name] ** 2 for name, of in parts.items()])
+    F = with_small_cells(A, options.svd(A, n_modes), squares_of_cells)
     modes, explained = mode_labels(len(F.S)), F.S**2
     own = {name: squares[name] * times[name] ** 2 for name in parts}
     edges = np.cumsum([of.A.shape[1] for of in parts.values()])[:-1]

@@ -177,9 +177,9 @@ def _without_empty(
     samples: anomalies.Regressors, eofs: xarray.Dataset, empty: Callable[[Mask], Mask]
 ) -> anomalies.Regressors:
     levels = eofs.group.values if "groups" in eofs else None
-    bad: Mask = ~np.isfinite(samples.numbers).all(axis=1)
+    bad = np.asarray(~np.isfinite(samples.numbers).all(axis=1))
     if samples.labels is not None and levels is not None:
-        bad |= anomalies.places_of(samples.labels, levels) < 0
+        bad = np.asarray(bad | (anomalies.places_of(samples.labels, levels) < 0))
     if not bad.any():
         return samples
     bad[bad] = empty(bad)
