@@ -534,3 +534,25 @@ def test_maps_at_the_poles_are_as_accurate_as_elsewhere(kind: str, solver: Any) 
     if kind == "pca":
         mine, theirs = patterns(eofs, "correlation"), correlation(da, eofs.scores).correlation
         np.testing.assert_allclose(mine, theirs, atol=1e-5)
+
+
+def test_deviations_and_correlations_without_centring_are_about_means() -> None:
+    da = field() + 5
+    eofs = pca(da, 2, center=False, standardize=True)
+    np.testing.assert_allclose(eofs.standard_deviation, da.std("time", ddof=1), rtol=1e-6)
+    np.testing.assert_allclose((eofs.weights * da.std("time")).fillna(1), 1, rtol=1e-6)
+    gaps = da.where(da.time != 3, da.where(da.lat != da.lat[0]))
+    filled = pca(gaps, 2, center=False, standardize=True, missing="em", penalty=1.0, rng=0)
+    np.testing.assert_allclose(filled.standard_deviation, gaps.std("time", ddof=1), rtol=1e-6)
+    np.testing.assert_allclose((filled.weights * gaps.std("time")).fillna(1), 1, rtol=1e-6)
+    with pytest.raises(ValueError, match=r"got modes of a fit with center=False\. Use correlation\(da, eofs\.scores\)"):
+        patterns(eofs, "correlation")
+    assert patterns(pca(da - da.mean("time"), 2, center=False), "correlation").max() <= 1 + 1e-6
+    other = da[:, :2] ** 2 + 3
+    for method in ({}, {"method": "cca", "leading": 4}):
+        pair = coupled(da, other, 2, center=False, **method)
+        for name, of in (("x", da), ("y", other)):
+            own, opposite = (pair[f"{each}_scores"] for each in (name, "y" if name == "x" else "x"))
+            maps = side(pair, name)
+            np.testing.assert_allclose(maps.homogeneous, correlation(of, own).correlation, atol=1e-6)
+            np.testing.assert_allclose(maps.heterogeneous, correlation(of, opposite).correlation, atol=1e-6)

@@ -370,7 +370,7 @@ class Anomalies:
     removed: RemovedMeans  # in the units of the field
     mean: Vector  # (n,), of each cell
     weights: Vector  # (n,), factors of the anomalies
-    centred_squares: Vector | None = None  # (n,), sums of squares about the mean, if at most the mean was removed
+    centred_squares: Vector | None = None  # (n,), sums of squares about the mean, if they are known
     mean_squares: Vector | float = 0.0  # contribution of a mean that was not removed to the sums of squares
     completion: Completion | None = None
     gaps: Gaps | None = None  # incomplete anomalies about `centre`
@@ -379,7 +379,7 @@ class Anomalies:
 
     @cached_property
     def residual_squares(self) -> Vector:
-        """Sums of squares of the anomalies of each cell, in the units of the field."""
+        """Sums of squares of the anomalies of each cell about their mean, in the units of the field."""
         return _squares(self.A) / self.weights**2 if self.centred_squares is None else self.centred_squares
 
     @property
@@ -477,19 +477,19 @@ def _incomplete_anomalies(
     if not fields.is_lazy(X):
         affordable(2 * X.nbytes, options.resources.memory_limit, "anomalies of a field with gaps", "cells")
     removed, mean, centre, small_groups = _mean_alone(np.zeros(n)), np.zeros(n), np.zeros(n), False
+    fitted = _fit_observed(X, samples)  # deviations are about its means, even if these stay
     if options.center:
-        fitted = _fit_observed(X, samples)
         removed, mean, small_groups = fitted.removed, fitted.mean, fitted.has_small_groups
         fields.notice_open_slopes(np.count_nonzero(fitted.open, axis=-1), n, samples.names)
         fields.notice_unvarying(fitted.freedom <= 0, field.da.name)
-    Y = fields.minus_low_rank(X, removed.factors(samples))
+    Y = fields.minus_low_rank(X, fitted.removed.factors(samples))
     count = (~np.isnan(X)).sum(axis=0)
     found = fields.compute_together(squares=("cell", fields.sums_of_squares(Y)), n=("cell", count))
-    _check_range(mean, found["squares"])
-    fields.notice_fill_values(mean, found["squares"], field.da.name)
+    _check_range(fitted.mean, found["squares"])
+    fields.notice_fill_values(fitted.mean, found["squares"], field.da.name)
     if options.standardize:
         weights = _standardized(weights, found["squares"] / found["n"])
-    if np.any(weights != 1):
+    if np.any(weights != 1) or not options.center:
         Y = fields.minus_low_rank(X, removed.factors(samples), weights)
     gaps = completion = None
     if options.missing == "mean":
@@ -501,13 +501,17 @@ def _incomplete_anomalies(
             how = replace(options, penalty=completion.penalty, rng=options.rng.spawn(1)[0])
             completion = replace(completion, heldout_r2=_heldout_r2(X, samples, weights, how, rank))
         A = completion.A
+    mean_left = A.moments().mean
+    centred = A - repeated(mean_left, m)
+    of_gaps: dict[str, Any] = {"centred_squares": _squares(centred) / weights**2}
     if options.center:
-        centre = A.moments().mean
-        A = A - repeated(centre, m)
+        A, centre = centred, mean_left
+    else:
+        of_gaps["mean_squares"] = m * (mean_left / weights) ** 2
     removed = replace(removed, means=removed.means + centre / weights)
     mean = removed.means[0] if removed.levels is None else mean + centre / weights
     deviation = np.sqrt(found["squares"] / np.maximum(found["n"] - 1, 1))
-    of_gaps = {"completion": completion, "gaps": gaps, "centre": centre, "deviation": deviation}
+    of_gaps |= {"completion": completion, "gaps": gaps, "centre": centre, "deviation": deviation}
     return Anomalies(field, regressors, options.missing, A, removed, mean, weights, **of_gaps)
 
 

@@ -71,7 +71,8 @@ def pca(
         must have its shape, or 1 for any of its sides). The latitudes are the coordinate with the ``standard_name``
         latitude or units of degrees north, else the one named lat, latitude, nav_lat, or yc (in degrees).
     center : bool
-        Subtract the mean over the samples.
+        Subtract the mean over the samples. Otherwise variances and covariances are mean products, not about the means;
+        standard deviations are about the means.
     standardize : bool
         Divide by the standard deviation of the anomalies over the samples (ddof 0), before the weights: EOFs of the
         correlation matrix.
@@ -281,10 +282,10 @@ def _pca_of_one(da: Any, n_modes: Any, options: FieldOptions) -> Any:
     F, total = with_small_cells(of.A, options.svd(of.A, n_modes), of.squares), float(of.squares.sum())
     explained, noise = F.S**2 / (m - 1), _noise(F, total, m, n)
     Z = row_scores(of.A, F.Vh) if of.gaps is None else regressed_scores(of.gaps, of.centre, F.Vh, explained, noise)
-    if of.deviation is None:
-        deviation = np.sqrt(of.residual_squares / (m - 1))
-    else:  # if most values are missing, observed values may vary less than the modes: keep correlations below 1
-        deviation = np.maximum(of.deviation, np.sqrt(explained @ F.Vh.astype(np.float64) ** 2) / of.weights)
+    deviation = np.sqrt(of.residual_squares / (m - 1)) if of.deviation is None else of.deviation
+    if of.deviation is not None and options.center:
+        # If most values are missing, observed values may vary less than the modes: keep correlations below 1.
+        deviation = np.maximum(deviation, np.sqrt(explained @ F.Vh.astype(np.float64) ** 2) / of.weights)
     found = modes_dataset(of, F.Vh, Z.astype(of.A.dtype), F, total, standard_deviation=field.in_space(deviation))
     for name, attrs in _attrs(field.da, options).items():
         found[name].attrs.update(attrs)

@@ -36,7 +36,8 @@ def patterns(eofs: Any, scaling: Scaling = "covariance") -> Any:
     Raises
     ------
     ValueError
-        If the scaling is unknown, or `eofs` lacks the standard deviations that correlations need.
+        If the scaling is unknown, `eofs` lacks the standard deviations that correlations need, or correlations are of
+        modes of a fit with ``center=False``.
 
     See Also
     --------
@@ -66,6 +67,11 @@ def patterns(eofs: Any, scaling: Scaling = "covariance") -> Any:
         raise ValueError(
             "eofs must have the standard deviations of the field, got none. Fit the modes with shiftsvd.xarray.pca."
         )
+    if scaling == "correlation" and _is_uncentred(eofs):
+        raise ValueError(
+            "eofs must be modes of a centred field for correlations, got modes of a fit with center=False. Use "
+            "correlation(da, eofs.scores)."
+        )
     name = str(eofs.mean_field.attrs.get("long_name", eofs.attrs.get("field", "the field")))
     if scaling == "unit":
         return eofs.components
@@ -77,6 +83,12 @@ def patterns(eofs: Any, scaling: Scaling = "covariance") -> Any:
         return _described(maps, f"{name} at one standard deviation of the mode", eofs.mean_field.attrs.get("units"))
     deviation = eofs.standard_deviation
     return _described(maps / deviation.where(deviation > 0), f"correlation of the mode with {name}", "1")
+
+
+def _is_uncentred(eofs: Any) -> bool:
+    # Scores of a centred field may have a small mean, from single precision or a completion.
+    means = eofs.scores.mean([dim for dim in eofs.scores.dims if dim != "mode"])
+    return not eofs.mean_field.fillna(0).any() and bool((abs(means) > 1e-6 * np.sqrt(eofs.explained_variance)).any())
 
 
 def _described(maps: DataArray, long_name: str, units: str | None) -> DataArray:
