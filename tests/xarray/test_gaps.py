@@ -284,3 +284,20 @@ def test_squares_of_single_precision_neither_underflow_nor_overflow(times: float
     eofs, want = pca(small, 2, missing="mean", standardize=True), pca(da, 2, missing="mean", standardize=True)
     np.testing.assert_allclose(eofs.standard_deviation, want.standard_deviation * times, rtol=1e-4)
     np.testing.assert_allclose(eofs.singular_values, want.singular_values, rtol=1e-4)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("settings", [{}, {"groups": np.arange(MONTHS) % 3}, {"covariates": np.arange(MONTHS) * 1.0}])
+@pytest.mark.parametrize("gaps", [0.0, 0.2])
+def test_rounding_of_cells_that_do_not_vary_is_not_standardized(gaps: float, settings: Any, dtype: Any) -> None:
+    da = monthly()
+    da[:, 5, 6], da[:, 6, 6], da[:, 7, 6] = 280.3, 0.1, 1 / 3
+    if "groups" in settings:
+        da[:, 4, 4] = np.array([0.1, 280.3, 1 / 3])[settings["groups"]]
+    eofs = pca(with_gaps(da.astype(dtype), gaps), 3, missing="mean", standardize=True, **settings)
+    cells = [(5, 6), (6, 6), (7, 6), *([(4, 4)] if "groups" in settings else [])]
+    for lat, lon in cells:
+        assert float(eofs.weights[lat, lon]) == 1
+        assert float(eofs.standard_deviation[lat, lon]) == 0
+        assert patterns(eofs, "correlation")[:, lat, lon].isnull().all()
+    assert float(abs(eofs.components[:, 5:, 6]).max()) < 1e-9

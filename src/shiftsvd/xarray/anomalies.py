@@ -37,6 +37,7 @@ Labels = npt.NDArray[Any]
 _EPOCH: Final = "1970-01-01"
 # Relative tolerance of the pseudoinverse of the normal equations of a cell; smaller eigenvalues count as 0.
 RANK_TOLERANCE: Final = 1e-10
+ROUNDINGS: Final = 8  # least number of rounding units by which the anomalies of a constant cell may differ from 0
 MAX_SIZE: Final = 1e150  # largest mean or anomaly whose squares can be summed without overflow
 # Median number of values of a cell in a group below which `heldout_r2` takes another fit. Without it, R^2 of months
 # with 30 % gaps is 0.003 too high for 20 years, and 0.15 for 3 years.
@@ -456,14 +457,14 @@ def _complete_anomalies(
     fields.notice_fill_values(mean, centred_squares, field.da.name)
     if samples.given:
         S, removed = _fit_regression(A, moments, samples)
-        A, centred_squares = A - S, None
+        A = A - S
+        centred_squares = _without_rounding(_squares(A), moments.M2 + m * mean**2, field.X)
     elif options.center:
         removed, A = _mean_alone(mean), A - repeated(mean, m)
     else:
         mean, mean_squares = np.zeros(n), m * mean**2
         removed = _mean_alone(mean)
     if options.standardize:
-        centred_squares = _squares(A) if centred_squares is None else centred_squares
         weights = _standardized(weights, centred_squares / m)
     if np.any(weights != 1):
         A = Scaled(A, None, weights)
@@ -484,11 +485,14 @@ def _incomplete_anomalies(
         fields.notice_unvarying(fitted.freedom <= 0, field.da.name)
     Y = fields.minus_low_rank(X, fitted.removed.factors(samples))
     count = (~np.isnan(X)).sum(axis=0)
-    found = fields.compute_together(squares=("cell", fields.sums_of_squares(Y)), n=("cell", count))
+    found = fields.compute_together(
+        squares=("cell", fields.sums_of_squares(Y)), sizes=("cell", fields.sums_of_squares(X)), n=("cell", count)
+    )
     _check_range(fitted.mean, found["squares"])
     fields.notice_fill_values(fitted.mean, found["squares"], field.da.name)
+    squares = _without_rounding(found["squares"], found["sizes"], X)
     if options.standardize:
-        weights = _standardized(weights, found["squares"] / found["n"])
+        weights = _standardized(weights, squares / found["n"])
     if np.any(weights != 1) or not options.center:
         Y = fields.minus_low_rank(X, removed.factors(samples), weights)
     gaps = completion = None
@@ -510,7 +514,7 @@ def _incomplete_anomalies(
         of_gaps["mean_squares"] = m * (mean_left / weights) ** 2
     removed = replace(removed, means=removed.means + centre / weights)
     mean = removed.means[0] if removed.levels is None else mean + centre / weights
-    deviation = np.sqrt(found["squares"] / np.maximum(found["n"] - 1, 1))
+    deviation = np.sqrt(squares / np.maximum(found["n"] - 1, 1))
     of_gaps |= {"completion": completion, "gaps": gaps, "centre": centre, "deviation": deviation}
     return Anomalies(field, regressors, options.missing, A, removed, mean, weights, **of_gaps)
 
@@ -579,6 +583,15 @@ def _squares(A: Operator) -> Vector:
     squares = A.column_squares()
     assert squares is not None  # every kind of operator that a field can be has them
     return squares
+
+
+def _without_rounding(squares: Vector, sizes: Vector, X: Any) -> Vector:
+    # Sums of squares of anomalies, but 0 for cells whose values are those that were removed, such as one number: in
+    # units of their deviation, their rounding would be as large as the anomalies of other cells. `sizes`: of values.
+    rounding = max(len(X), ROUNDINGS) * np.finfo(np.float64).eps
+    if X.dtype == np.float32:  # sums of its products lose more; a single value that differs has a larger deviation
+        rounding = max(rounding, np.finfo(np.float32).eps / 1024)
+    return np.where(squares <= rounding**2 * sizes, 0, squares)
 
 
 def _standardized(weights: Vector, variances: Vector) -> Vector:

@@ -285,7 +285,8 @@ def _pca_of_one(da: Any, n_modes: Any, options: FieldOptions) -> Any:
     deviation = np.sqrt(of.residual_squares / (m - 1)) if of.deviation is None else of.deviation
     if of.deviation is not None and options.center:
         # If most values are missing, observed values may vary less than the modes: keep correlations below 1.
-        deviation = np.maximum(deviation, np.sqrt(explained @ F.Vh.astype(np.float64) ** 2) / of.weights)
+        of_modes = np.sqrt(explained @ F.Vh.astype(np.float64) ** 2) / of.weights
+        deviation = np.where(deviation > 0, np.maximum(deviation, of_modes), 0)
     found = modes_dataset(of, F.Vh, Z.astype(of.A.dtype), F, total, standard_deviation=field.in_space(deviation))
     for name, attrs in _attrs(field.da, options).items():
         found[name].attrs.update(attrs)
