@@ -3,7 +3,7 @@
 import json
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, reduce
+from functools import reduce
 from typing import Any, Final, Literal, NamedTuple, get_args
 
 import numpy as np
@@ -321,11 +321,11 @@ class Observed(NamedTuple):
     mean: Vector  # (n,)
     counts: Panel  # (g or 1, n), observed values of each group
     open: Panel  # (n, c), slopes that are not determined
+    ranks: Vector  # (n,), of the covariates about their means within groups
 
     @property
     def freedom(self) -> Vector:
-        c = len(self.removed.names)
-        return np.asarray(self.counts.sum(axis=0) - np.count_nonzero(self.counts > 0, axis=0) - c)
+        return np.asarray(self.counts.sum(axis=0) - np.count_nonzero(self.counts > 0, axis=0) - self.ranks)
 
     @property
     def has_small_groups(self) -> bool:
@@ -352,9 +352,11 @@ def _fit_observed(X: Any, samples: Regressors) -> Observed:
     squares = found["M"][g + g * c :].reshape(c, c, n) - np.einsum("agn,bgn->abn", P, shares)
     inverse = np.linalg.pinv(squares.transpose(2, 0, 1), rcond=RANK_TOLERANCE, hermitian=True)
     slopes = np.einsum("nab,bn->an", inverse, found["x"][g:] - np.einsum("agn,gn->an", P, within))
-    determined = np.einsum("nab,ban->an", inverse, squares) > 1 - RANK_TOLERANCE**0.5
+    projected = np.einsum("nab,ban->an", inverse, squares)  # diagonals of projections onto the determined slopes
+    determined, ranks = projected > 1 - RANK_TOLERANCE**0.5, np.rint(projected.sum(axis=0))
     means = np.where(counts > 0, within - np.einsum("agn,an->gn", shares, slopes), mean)
-    return Observed(RemovedMeans(levels, means, slopes, centre, samples.names, counts == 0), mean, counts, ~determined)
+    removed = RemovedMeans(levels, means, slopes, centre, samples.names, counts == 0)
+    return Observed(removed, mean, counts, ~determined, ranks)
 
 
 # --- anomalies ------------------------------------------------------------------------------------------------------
@@ -371,22 +373,17 @@ class Anomalies:
     removed: RemovedMeans  # in the units of the field
     mean: Vector  # (n,), of each cell
     weights: Vector  # (n,), factors of the anomalies
-    centred_squares: Vector | None = None  # (n,), sums of squares about the mean, if they are known
+    centred_squares: Vector  # (n,), sums of squares of the anomalies about their mean, in the units of the field
     mean_squares: Vector | float = 0.0  # contribution of a mean that was not removed to the sums of squares
     completion: Completion | None = None
     gaps: Gaps | None = None  # incomplete anomalies about `centre`
     centre: Vector | float = 0.0
     deviation: Vector | None = None  # (n,), of the values of a field with gaps (ddof 1)
 
-    @cached_property
-    def residual_squares(self) -> Vector:
-        """Sums of squares of the anomalies of each cell about their mean, in the units of the field."""
-        return _squares(self.A) / self.weights**2 if self.centred_squares is None else self.centred_squares
-
     @property
     def squares(self) -> Vector:
         """Sums of squares of the columns of `A`."""
-        return np.asarray((self.residual_squares + self.mean_squares) * self.weights**2)
+        return np.asarray((self.centred_squares + self.mean_squares) * self.weights**2)
 
     @property
     def attrs(self) -> Attrs:
@@ -453,19 +450,20 @@ def _complete_anomalies(
     A = as_operator(field.X, **vars(options.resources))
     (m, n), moments, mean_squares = A.shape, A.moments(), np.zeros(1)
     mean, centred_squares = moments.mean, moments.M2
+    assert centred_squares is not None  # every kind of operator that a field can be has them
     _check_range(mean, centred_squares)
     fields.notice_fill_values(mean, centred_squares, field.da.name)
     if samples.given:
         S, removed = _fit_regression(A, moments, samples)
         A = A - S
-        centred_squares = _without_rounding(_squares(A), moments.M2 + m * mean**2, field.X)
+        centred_squares = _without_rounding(_squares(A), centred_squares + m * mean**2, field.X)
     elif options.center:
         removed, A = _mean_alone(mean), A - repeated(mean, m)
     else:
         mean, mean_squares = np.zeros(n), m * mean**2
         removed = _mean_alone(mean)
     if options.standardize:
-        weights = _standardized(weights, centred_squares / m)
+        weights = _standardized(weights, centred_squares / m, A.dtype)
     if np.any(weights != 1):
         A = Scaled(A, None, weights)
     return Anomalies(field, regressors, options.missing, A, removed, mean, weights, centred_squares, mean_squares)
@@ -492,7 +490,7 @@ def _incomplete_anomalies(
     fields.notice_fill_values(fitted.mean, found["squares"], field.da.name)
     squares = _without_rounding(found["squares"], found["sizes"], X)
     if options.standardize:
-        weights = _standardized(weights, squares / found["n"])
+        weights = _standardized(weights, squares / found["n"], Y.dtype)
     if np.any(weights != 1) or not options.center:
         Y = fields.minus_low_rank(X, removed.factors(samples), weights)
     gaps = completion = None
@@ -507,16 +505,17 @@ def _incomplete_anomalies(
         A = completion.A
     mean_left = A.moments().mean
     centred = A - repeated(mean_left, m)
-    of_gaps: dict[str, Any] = {"centred_squares": _squares(centred) / weights**2}
+    mean_squares = np.zeros(1)
     if options.center:
         A, centre = centred, mean_left
     else:
-        of_gaps["mean_squares"] = m * (mean_left / weights) ** 2
+        mean_squares = m * (mean_left / weights) ** 2
     removed = replace(removed, means=removed.means + centre / weights)
     mean = removed.means[0] if removed.levels is None else mean + centre / weights
     deviation = np.sqrt(squares / np.maximum(found["n"] - 1, 1))
-    of_gaps |= {"completion": completion, "gaps": gaps, "centre": centre, "deviation": deviation}
-    return Anomalies(field, regressors, options.missing, A, removed, mean, weights, **of_gaps)
+    sums = {"centred_squares": _squares(centred) / weights**2, "mean_squares": mean_squares}
+    of_gaps = {"completion": completion, "gaps": gaps, "centre": centre, "deviation": deviation}
+    return Anomalies(field, regressors, options.missing, A, removed, mean, weights, **sums, **of_gaps)
 
 
 def _completed(gaps: Gaps, rank: int, options: FieldOptions) -> Completion:
@@ -588,19 +587,24 @@ def _squares(A: Operator) -> Vector:
 def _without_rounding(squares: Vector, sizes: Vector, X: Any) -> Vector:
     # Sums of squares of anomalies, but 0 for cells whose values are those that were removed, such as one number: in
     # units of their deviation, their rounding would be as large as the anomalies of other cells. `sizes`: of values.
-    rounding = max(len(X), ROUNDINGS) * np.finfo(np.float64).eps
+    rounding = max(len(X), ROUNDINGS) * float(np.finfo(np.float64).eps)
     if X.dtype == np.float32:  # sums of its products lose more; a single value that differs has a larger deviation
-        rounding = max(rounding, np.finfo(np.float32).eps / 1024)
+        rounding = max(rounding, fields.EPS / 1024)
     return np.where(squares <= rounding**2 * sizes, 0, squares)
 
 
-def _standardized(weights: Vector, variances: Vector) -> Vector:
+def _standardized(weights: Vector, variances: Vector, dtype: Any) -> Vector:
     deviations = np.sqrt(variances)
-    return weights / np.where(deviations > 0, deviations, 1)
+    found, most = weights / np.where(deviations > 0, deviations, 1), float(np.finfo(dtype).max)
+    if found.max() > most:
+        raise ValueError(
+            f"weights divided by standard deviations must be at most {most:.2g} in the precision of the field, got "
+            f"{found.max():.2g}. Change the units, or pass da.astype(float)."
+        )
+    return found
 
 
-def _check_range(mean: Vector, squares: Vector | None) -> None:
-    assert squares is not None  # every kind of operator that a field can be has them
+def _check_range(mean: Vector, squares: Vector) -> None:
     size = float(max(np.abs(mean).max(), np.sqrt(squares.max())))
     if size != 0 and not 1 / MAX_SIZE < size < MAX_SIZE:
         rule = f"must be between {1 / MAX_SIZE:g} and {MAX_SIZE:g} in absolute value, so that squares do not overflow"

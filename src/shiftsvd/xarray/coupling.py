@@ -215,7 +215,7 @@ def _dataset(x: Anomalies, y: Anomalies, found: Pairs) -> Dataset:
     shared = found.shared | {"correlation": _ratio(inner, lengths[0] * lengths[1])}
     parts = {}
     for i, (name, of) in enumerate((("x", x), ("y", y))):
-        products, squares = of.A.rmatmat(np.hstack([Z[i], Z[1 - i]])), of.residual_squares * of.weights**2
+        products, squares = of.A.rmatmat(np.hstack([Z[i], Z[1 - i]])), of.centred_squares * of.weights**2
         maps = _ratio(products, np.sqrt(squares)[:, None] * np.concatenate([lengths[i], lengths[1 - i]]))
         variances = np.sum(np.abs(found.patterns[i]) ** 2, axis=0) * np.sum(np.abs(Z[i]) ** 2, axis=0)
         parts[name] = {

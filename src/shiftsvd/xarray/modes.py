@@ -282,7 +282,7 @@ def _pca_of_one(da: Any, n_modes: Any, options: FieldOptions) -> Any:
     F, total = with_small_cells(of.A, options.svd(of.A, n_modes), of.squares), float(of.squares.sum())
     explained, noise = F.S**2 / (m - 1), _noise(F, total, m, n)
     Z = row_scores(of.A, F.Vh) if of.gaps is None else regressed_scores(of.gaps, of.centre, F.Vh, explained, noise)
-    deviation = np.sqrt(of.residual_squares / (m - 1)) if of.deviation is None else of.deviation
+    deviation = np.sqrt(of.centred_squares / (m - 1)) if of.deviation is None else of.deviation
     if of.deviation is not None and options.center:
         # If most values are missing, observed values may vary less than the modes: keep correlations below 1.
         of_modes = np.sqrt(explained @ F.Vh.astype(np.float64) ** 2) / of.weights
