@@ -556,3 +556,13 @@ def test_deviations_and_correlations_without_centring_are_about_means() -> None:
             maps = side(pair, name)
             np.testing.assert_allclose(maps.homogeneous, correlation(of, own).correlation, atol=1e-6)
             np.testing.assert_allclose(maps.heterogeneous, correlation(of, opposite).correlation, atol=1e-6)
+
+
+@pytest.mark.parametrize("solver", ["exact", "lanczos"])
+def test_maps_of_chunked_fields_are_accurate_at_cells_without_weight(solver: Any) -> None:
+    pytest.importorskip("dask.array")
+    rng = np.random.default_rng(0)
+    da = xarray.DataArray(rng.standard_normal((40, 48)) + rng.standard_normal((40, 1)), dims=("time", "x"))
+    weights = np.where(np.arange(48) % 4, 1.0, 0.0)
+    eofs = pca(da.chunk({"x": 32}), 10, weights=weights, solver=solver, tol=1e-9, rng=0)
+    np.testing.assert_allclose(patterns(eofs, "correlation"), correlation(da, eofs.scores).correlation, atol=1e-4)

@@ -566,9 +566,10 @@ def row_scores(A: Operator, V: Panel) -> Panel:
 
 
 def with_small_cells(A: Operator, F: SVDResult, squares: Vector) -> SVDResult:
-    # Errors of a vector that the solver iterated are alike in all cells, but maps divide components by weights, which
-    # vanish at the poles. A^H A v / s^2 has errors in proportion to each cell. `squares`: of the columns of A.
-    if A.shape[1] > A.shape[0] or not F.S[0] > 0:
+    # Errors of a vector that the solver iterated, or of a QR decomposition of chunks, are alike in all cells, but maps
+    # divide components by weights, which vanish at the poles. A^H A v / s^2 has errors in proportion to each cell.
+    # `squares`: of the columns of A.
+    if not F.S[0] > 0:
         return F
     small = np.sqrt(squares / squares.mean()) < SMALL_CELL * (F.S[:, None] / F.S[0]) ** 2
     if not small.any():
