@@ -2018,8 +2018,8 @@ FAULTS = (
     fault(
         "ddof in the deviations of a field with gaps",
         "xarray/anomalies.py",
-        'np.sqrt(found["squares"] / np.maximum(found["n"] - 1, 1))',
-        'np.sqrt(found["squares"] / np.maximum(found["n"], 1))',
+        'np.sqrt(squares / np.maximum(found["n"] - 1, 1))',
+        'np.sqrt(squares / np.maximum(found["n"], 1))',
         "xarray/test_gaps.py",
         "xarray/test_prepared.py",
         "xarray",

@@ -271,3 +271,51 @@ def test_the_variance_of_the_noise_is_that_of_the_filled_field() -> None:
     filled = np.where(np.isnan(X), np.nanmean(X, axis=0), X)
     exact = decomposition.PCA(3, svd_solver="full").fit(filled).noise_variance_
     assert eofs.attrs["noise_variance"] == pytest.approx(exact, rel=1e-6)
+
+
+@pytest.mark.parametrize("share", [0.0, 0.2])
+def test_deviations_too_small_for_single_precision_are_refused(share: float) -> None:
+    da = with_gaps(monthly() - 290, share) * 1e-41
+    with pytest.raises(ValueError, match=r"must be at most 3\.4e\+38 in the precision of the field, got .* da\.astype"):
+        pca(da.astype(np.float32), 2, missing="mean", standardize=True)
+    assert np.isfinite(pca(da, 2, missing="mean", standardize=True).scores).all()
+
+
+@pytest.mark.parametrize("chunks", [None, {"time": 20}])
+@pytest.mark.parametrize("times", [1e-25, 1e25])
+def test_squares_of_single_precision_neither_underflow_nor_overflow(times: float, chunks: Any) -> None:
+    if chunks is not None:
+        pytest.importorskip("dask.array")
+    da = with_gaps(monthly() - 290, 0.2)
+    small = (da * times).astype(np.float32)
+    small = small if chunks is None else small.chunk(chunks)
+    eofs, want = pca(small, 2, missing="mean", standardize=True), pca(da, 2, missing="mean", standardize=True)
+    np.testing.assert_allclose(eofs.standard_deviation, want.standard_deviation * times, rtol=1e-4)
+    np.testing.assert_allclose(eofs.singular_values, want.singular_values, rtol=1e-4)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("settings", [{}, {"groups": np.arange(MONTHS) % 3}, {"covariates": np.arange(MONTHS) * 1.0}])
+@pytest.mark.parametrize("gaps", [0.0, 0.2])
+def test_rounding_of_cells_that_do_not_vary_is_not_standardized(gaps: float, settings: Any, dtype: Any) -> None:
+    da = monthly()
+    da[:, 5, 6], da[:, 6, 6], da[:, 7, 6] = 280.3, 0.1, 1 / 3
+    if "groups" in settings:
+        da[:, 4, 4] = np.array([0.1, 280.3, 1 / 3])[settings["groups"]]
+    eofs = pca(with_gaps(da.astype(dtype), gaps), 3, missing="mean", standardize=True, **settings)
+    cells = [(5, 6), (6, 6), (7, 6), *([(4, 4)] if "groups" in settings else [])]
+    for lat, lon in cells:
+        assert float(eofs.weights[lat, lon]) == 1
+        assert float(eofs.standard_deviation[lat, lon]) == 0
+        assert patterns(eofs, "correlation")[:, lat, lon].isnull().all()
+    assert float(abs(eofs.components[:, 5:, 6]).max()) < 1e-9
+
+
+def test_cells_whose_covariate_does_not_vary_have_anomalies() -> None:
+    da = monthly()
+    da[:, 5, 6] = da[:, 5, 6].where(xarray.DataArray(np.arange(MONTHS) < 2, dims="time"))
+    step = {"step": (np.arange(MONTHS) > 40) * 1.0}
+    with pytest.warns(UserWarning, match="does not vary") as told:
+        eofs = pca(da, 2, missing="mean", covariates=step)
+    assert len(told) == 1  # no notice of anomalies of 0
+    assert float(eofs.standard_deviation[5, 6]) == pytest.approx(float(da[:, 5, 6].std(ddof=1)))

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import shiftsvd as ss
-from shiftsvd.xarray import coupled, extended, hilbert, joint, pca, project, reconstruct, rotate
+from shiftsvd.xarray import coupled, extended, hilbert, joint, patterns, pca, project, reconstruct, rotate
 from tests.support.fields import MONTHS, monthly, with_gaps
 
 xarray = pytest.importorskip("xarray")
@@ -178,7 +178,12 @@ def test_units_and_names_are_kept_through() -> None:
         assert project(eofs, da).attrs == eofs.scores.attrs
     assert eofs.lat.attrs == da.lat.attrs
     assert pca(da, 2, standardize=True).scores.attrs["units"] == "1"
-    assert "units" not in pca(da, 2, weights=np.ones((8, 10))).scores.attrs
+    plain = pca(da, 2, weights=np.ones((8, 10)))
+    unitless = pca(da.drop_attrs(deep=False), 2, standardize=True)
+    turned = rotate(plain)
+    others = (patterns(plain, "scaled"), patterns(unitless), reconstruct(unitless), turned.duals, turned.structure)
+    for maps in (plain.scores, *others):  # whose units are not known
+        assert "units" not in maps.attrs
 
 
 def test_fields_are_made_of_chosen_modes() -> None:
@@ -256,3 +261,35 @@ def test_months_that_are_labelled_with_other_days_are_told_how_to_match() -> Non
     with pytest.raises(ValueError, match=f"none or several for 96 labels, such as .*{told}"):
         pca(da, 2, covariates=first[:, 5, 5])
     pca(first, 2, covariates=first[:, 5, 5])
+
+
+@pytest.mark.filterwarnings("ignore:.* samples along .* have values")
+@pytest.mark.parametrize("chunks", [None, {"time": 20}])
+@pytest.mark.parametrize("labels", ["time.year", "names"])
+def test_samples_without_values_need_no_group_and_no_covariate(labels: str, chunks: Any) -> None:
+    """A year without values has no mean, and an index may be shorter than the field."""
+    if chunks is not None:
+        pytest.importorskip("dask.array")
+    da = monthly()
+    lost = da.time.dt.year == da.time.dt.year[-1]
+    index = xarray.DataArray(np.sin(np.arange(MONTHS)), {"time": da.time}).where(~lost)
+    groups = labels if labels == "time.year" else np.array(list("abcdefgh"))[da.time.dt.year.values % 8]
+    da, values = da.where(~lost) if chunks is None else da.where(~lost).chunk(chunks), da
+    eofs = pca(da, 2, groups=groups, covariates={"index": index})
+    xarray.testing.assert_allclose(project(eofs, da), eofs.scores)
+    np.testing.assert_array_equal(reconstruct(eofs)[-12:].isnull(), True)
+    np.testing.assert_allclose(reconstruct(eofs, project(eofs, da)), reconstruct(eofs))
+    with pytest.raises(ValueError, match="groups has labels that did not occur in the training data"):
+        project(eofs, values, covariates={"index": index.fillna(0)})
+    with pytest.raises(ValueError, match="covariates must be finite, got 12 NaN or infinite values in 'index'"):
+        project(eofs, values)
+
+
+def test_times_whose_names_have_spaces_are_dates() -> None:
+    da = monthly(trend=5e-3).rename(time="the time")
+    eofs = pca(da, 2, dim="the time", covariates="the time")
+    assert float(abs(reconstruct(eofs) - da).mean()) < 1
+    xarray.testing.assert_allclose(project(eofs, da), eofs.scores)
+    eofs.covariates.attrs["dates"] = "time"  # as in files of the first versions
+    renamed = eofs.rename({"the time": "time"}).assign_coords(covariate=["time"])
+    np.testing.assert_allclose(project(renamed, da.rename({"the time": "time"})), eofs.scores)

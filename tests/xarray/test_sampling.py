@@ -274,3 +274,10 @@ def test_leading_modes_of_drawn_fields_are_those_of_a_whole_decomposition(still:
     two = da * [1, 1, *[0] * 28]
     with pytest.raises(ValueError, match="eofs must have at most 2 modes, the rank of the anomalies, got 3"):
         bootstrap(pca(two, 3), two, 5)
+
+
+def test_a_dimension_with_the_name_of_the_draws_is_refused() -> None:
+    da = monthly().rename(lon="sample")
+    with pytest.raises(ValueError, match=r"eofs has a dimension 'sample', a name that results use\. Rename it in eofs"):
+        bootstrap(pca(da, 2), da, 3, rng=0)
+    assert bootstrap(pca(da.rename(sample="lon"), 2), da.rename(sample="lon"), 3, rng=0).sizes["sample"] == 3

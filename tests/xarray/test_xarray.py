@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import shiftsvd as ss
-from shiftsvd.xarray import hilbert, joint, pca, project, reconstruct
+from shiftsvd.xarray import correlation, coupled, extended, hilbert, joint, patterns, pca, project, reconstruct, side
 
 xarray = pytest.importorskip("xarray")
 
@@ -504,3 +504,65 @@ def test_what_a_file_has_beside_the_field_is_named() -> None:
     project(eofs, kelvin)
     with pytest.warns(UserWarning, match=r"da has the units 'degC', and the field of the fit 'K'\. Convert da"):
         project(eofs, kelvin.assign_attrs(units="degC"))
+
+
+@pytest.mark.parametrize("solver", ["lanczos", "exact"])
+@pytest.mark.parametrize("kind", ["pca", "joint", "coupled", "cca", "hilbert", "extended"])
+def test_maps_at_the_poles_are_as_accurate_as_elsewhere(kind: str, solver: Any) -> None:
+    """With more samples than cells, errors of components there were larger than the weights that divide them."""
+    rng = np.random.default_rng(0)
+    values = rng.standard_normal((300, 8)) * 2.0 ** -np.arange(8) @ rng.standard_normal((8, 60))
+    values = values + 0.1 * rng.standard_normal(values.shape)
+    lat = np.linspace(90, -90, 6).astype(np.float32)
+    da = xarray.DataArray(values.reshape(300, 6, 10).astype(np.float32), {"lat": lat}, ("time", "lat", "lon"))
+    small = np.sqrt(np.cos(np.deg2rad(lat)).clip(1e-6))[:, None]
+
+    def fit(weights: Any) -> Any:
+        how = {"weights": weights, "solver": solver, "rng": 0}
+        match kind:
+            case "joint":
+                return side(joint({"a": da, "b": da[..., 2:5] ** 3}, 3, **how), "a")
+            case "coupled" | "cca":
+                method = {"method": "cca", "leading": 5} if kind == "cca" else {}
+                return side(coupled(da, da[..., 2:5] ** 3, 3, **method, **how), "x")
+            case "extended":
+                return extended(da, 3, lags=2, **how)
+        return (pca if kind == "pca" else hilbert)(da, 3, **how)
+
+    eofs, want = fit("coslat"), fit(small)
+    np.testing.assert_allclose(*(reconstruct(each)[:, [0, -1]] for each in (eofs, want)), atol=0.01)
+    if kind == "pca":
+        mine, theirs = patterns(eofs, "correlation"), correlation(da, eofs.scores).correlation
+        np.testing.assert_allclose(mine, theirs, atol=1e-5)
+
+
+def test_deviations_and_correlations_without_centring_are_about_means() -> None:
+    da = field() + 5
+    eofs = pca(da, 2, center=False, standardize=True)
+    np.testing.assert_allclose(eofs.standard_deviation, da.std("time", ddof=1), rtol=1e-6)
+    np.testing.assert_allclose((eofs.weights * da.std("time")).fillna(1), 1, rtol=1e-6)
+    gaps = da.where(da.time != 3, da.where(da.lat != da.lat[0]))
+    filled = pca(gaps, 2, center=False, standardize=True, missing="em", penalty=1.0, rng=0)
+    np.testing.assert_allclose(filled.standard_deviation, gaps.std("time", ddof=1), rtol=1e-6)
+    np.testing.assert_allclose((filled.weights * gaps.std("time")).fillna(1), 1, rtol=1e-6)
+    with pytest.raises(ValueError, match=r"got modes of a fit with center=False\. Use correlation\(da, eofs\.scores\)"):
+        patterns(eofs, "correlation")
+    assert patterns(pca(da - da.mean("time"), 2, center=False), "correlation").max() <= 1 + 1e-6
+    other = da[:, :2] ** 2 + 3
+    for method in ({}, {"method": "cca", "leading": 4}):
+        pair = coupled(da, other, 2, center=False, **method)
+        for name, of in (("x", da), ("y", other)):
+            own, opposite = (pair[f"{each}_scores"] for each in (name, "y" if name == "x" else "x"))
+            maps = side(pair, name)
+            np.testing.assert_allclose(maps.homogeneous, correlation(of, own).correlation, atol=1e-6)
+            np.testing.assert_allclose(maps.heterogeneous, correlation(of, opposite).correlation, atol=1e-6)
+
+
+@pytest.mark.parametrize("solver", ["exact", "lanczos"])
+def test_maps_of_chunked_fields_are_accurate_at_cells_without_weight(solver: Any) -> None:
+    pytest.importorskip("dask.array")
+    rng = np.random.default_rng(0)
+    da = xarray.DataArray(rng.standard_normal((40, 48)) + rng.standard_normal((40, 1)), dims=("time", "x"))
+    weights = np.where(np.arange(48) % 4, 1.0, 0.0)
+    eofs = pca(da.chunk({"x": 32}), 10, weights=weights, solver=solver, tol=1e-9, rng=0)
+    np.testing.assert_allclose(patterns(eofs, "correlation"), correlation(da, eofs.scores).correlation, atol=1e-4)

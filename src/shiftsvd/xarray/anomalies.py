@@ -1,8 +1,9 @@
 """Compute the anomalies of a field as an operator: subtract groups and covariates, standardize and weight cells."""
 
+import json
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, reduce
+from functools import reduce
 from typing import Any, Final, Literal, NamedTuple, get_args
 
 import numpy as np
@@ -36,11 +37,16 @@ Labels = npt.NDArray[Any]
 _EPOCH: Final = "1970-01-01"
 # Relative tolerance of the pseudoinverse of the normal equations of a cell; smaller eigenvalues count as 0.
 RANK_TOLERANCE: Final = 1e-10
+ROUNDINGS: Final = 8  # least number of rounding units by which the anomalies of a constant cell may differ from 0
 MAX_SIZE: Final = 1e150  # largest mean or anomaly whose squares can be summed without overflow
 # Median number of values of a cell in a group below which `heldout_r2` takes another fit. Without it, R^2 of months
 # with 30 % gaps is 0.003 too high for 20 years, and 0.15 for 3 years.
 SMALL_GROUP: Final = 20
 HELD_OUT, LEAST_HELD_OUT = 0.04, 10  # share of the values, and least number, as in `complete_matrix`
+# Norm of the anomalies of a cell in units of the root mean square of all cells, times (s_1 / s_k)^2 for mode k, below
+# which one more product computes the component. In single precision, Lanczos left errors of 1e-7 at the poles, where
+# weights are 2e-16 (500 samples of 180 cells).
+SMALL_CELL: Final = 1e-3
 # Settings that may differ between several fields, and their defaults.
 PER_FIELD: Final = {"weights": None, "center": True, "standardize": False, "missing": "error"}
 
@@ -143,6 +149,13 @@ class Regressors:
                 raise Refused(Setting("covariates"), f" must be finite, got {got}")
         return replace(self, labels=labels, numbers=numbers)
 
+    def without(self, rows: Mask, levels: Labels | None, centre: Vector) -> "Regressors":
+        # with any known label and covariate at `rows`, which have no values
+        labels = self.labels
+        if labels is not None and levels is not None:
+            labels = Index(labels).where(~rows, levels[0]).to_numpy()
+        return replace(self, labels=labels, numbers=np.where(rows[:, None], centre, self.numbers))
+
     def levels(self) -> Labels | None:
         if self.labels is None:
             return None
@@ -159,7 +172,7 @@ class Regressors:
             return np.ones((len(self.numbers), 1))
         m, g = len(self.labels), len(levels)
         affordable(8 * m * g, None, f"{g:,} groups of {m:,} samples", "groups")
-        places = Index(levels).get_indexer(Index(self.labels))
+        places = places_of(self.labels, levels)
         if unseen := sorted(set(map(str, self.labels[places < 0]))):
             raise Refused(
                 Setting("groups"),
@@ -168,6 +181,10 @@ class Regressors:
         L = np.zeros((m, g))
         L[np.arange(m), places] = 1
         return L
+
+
+def places_of(labels: Labels, levels: Labels) -> Places:
+    return np.asarray(Index(levels).get_indexer(Index(labels)))
 
 
 def aligned(da: DataArray, over: Dims, value: Any, what: str) -> Labels:
@@ -304,11 +321,11 @@ class Observed(NamedTuple):
     mean: Vector  # (n,)
     counts: Panel  # (g or 1, n), observed values of each group
     open: Panel  # (n, c), slopes that are not determined
+    ranks: Vector  # (n,), of the covariates about their means within groups
 
     @property
     def freedom(self) -> Vector:
-        c = len(self.removed.names)
-        return np.asarray(self.counts.sum(axis=0) - np.count_nonzero(self.counts > 0, axis=0) - c)
+        return np.asarray(self.counts.sum(axis=0) - np.count_nonzero(self.counts > 0, axis=0) - self.ranks)
 
     @property
     def has_small_groups(self) -> bool:
@@ -335,9 +352,11 @@ def _fit_observed(X: Any, samples: Regressors) -> Observed:
     squares = found["M"][g + g * c :].reshape(c, c, n) - np.einsum("agn,bgn->abn", P, shares)
     inverse = np.linalg.pinv(squares.transpose(2, 0, 1), rcond=RANK_TOLERANCE, hermitian=True)
     slopes = np.einsum("nab,bn->an", inverse, found["x"][g:] - np.einsum("agn,gn->an", P, within))
-    determined = np.einsum("nab,ban->an", inverse, squares) > 1 - RANK_TOLERANCE**0.5
+    projected = np.einsum("nab,ban->an", inverse, squares)  # diagonals of projections onto the determined slopes
+    determined, ranks = projected > 1 - RANK_TOLERANCE**0.5, np.rint(projected.sum(axis=0))
     means = np.where(counts > 0, within - np.einsum("agn,an->gn", shares, slopes), mean)
-    return Observed(RemovedMeans(levels, means, slopes, centre, samples.names, counts == 0), mean, counts, ~determined)
+    removed = RemovedMeans(levels, means, slopes, centre, samples.names, counts == 0)
+    return Observed(removed, mean, counts, ~determined, ranks)
 
 
 # --- anomalies ------------------------------------------------------------------------------------------------------
@@ -354,22 +373,17 @@ class Anomalies:
     removed: RemovedMeans  # in the units of the field
     mean: Vector  # (n,), of each cell
     weights: Vector  # (n,), factors of the anomalies
-    centred_squares: Vector | None = None  # (n,), sums of squares about the mean, if at most the mean was removed
+    centred_squares: Vector  # (n,), sums of squares of the anomalies about their mean, in the units of the field
     mean_squares: Vector | float = 0.0  # contribution of a mean that was not removed to the sums of squares
     completion: Completion | None = None
     gaps: Gaps | None = None  # incomplete anomalies about `centre`
     centre: Vector | float = 0.0
     deviation: Vector | None = None  # (n,), of the values of a field with gaps (ddof 1)
 
-    @cached_property
-    def residual_squares(self) -> Vector:
-        """Sums of squares of the anomalies of each cell, in the units of the field."""
-        return _squares(self.A) / self.weights**2 if self.centred_squares is None else self.centred_squares
-
     @property
     def squares(self) -> Vector:
         """Sums of squares of the columns of `A`."""
-        return np.asarray((self.residual_squares + self.mean_squares) * self.weights**2)
+        return np.asarray((self.centred_squares + self.mean_squares) * self.weights**2)
 
     @property
     def attrs(self) -> Attrs:
@@ -400,7 +414,7 @@ class Anomalies:
             per = {"long_name": "change per unit of the covariate, per day for times"} | units
             found["slopes"] = field.in_space(removed.slopes, names, per)
             found["covariate_means"] = DataArray(removed.centre, dims="covariate")
-            known = {"dates": " ".join(self.regressors.dated)}  # so that `project` refuses times that were not decoded
+            known = {"dates": json.dumps(self.regressors.dated)}  # so that `project` refuses times not decoded
             found["covariates"] = fields.labelled(self.regressors.numbers.T, field.da, field.over, names, attrs=known)
         return found
 
@@ -436,19 +450,20 @@ def _complete_anomalies(
     A = as_operator(field.X, **vars(options.resources))
     (m, n), moments, mean_squares = A.shape, A.moments(), np.zeros(1)
     mean, centred_squares = moments.mean, moments.M2
+    assert centred_squares is not None  # every kind of operator that a field can be has them
     _check_range(mean, centred_squares)
     fields.notice_fill_values(mean, centred_squares, field.da.name)
     if samples.given:
         S, removed = _fit_regression(A, moments, samples)
-        A, centred_squares = A - S, None
+        A = A - S
+        centred_squares = _without_rounding(_squares(A), centred_squares + m * mean**2, field.X)
     elif options.center:
         removed, A = _mean_alone(mean), A - repeated(mean, m)
     else:
         mean, mean_squares = np.zeros(n), m * mean**2
         removed = _mean_alone(mean)
     if options.standardize:
-        centred_squares = _squares(A) if centred_squares is None else centred_squares
-        weights = _standardized(weights, centred_squares / m)
+        weights = _standardized(weights, centred_squares / m, A.dtype)
     if np.any(weights != 1):
         A = Scaled(A, None, weights)
     return Anomalies(field, regressors, options.missing, A, removed, mean, weights, centred_squares, mean_squares)
@@ -461,19 +476,22 @@ def _incomplete_anomalies(
     if not fields.is_lazy(X):
         affordable(2 * X.nbytes, options.resources.memory_limit, "anomalies of a field with gaps", "cells")
     removed, mean, centre, small_groups = _mean_alone(np.zeros(n)), np.zeros(n), np.zeros(n), False
+    fitted = _fit_observed(X, samples)  # deviations are about its means, even if these stay
     if options.center:
-        fitted = _fit_observed(X, samples)
         removed, mean, small_groups = fitted.removed, fitted.mean, fitted.has_small_groups
         fields.notice_open_slopes(np.count_nonzero(fitted.open, axis=-1), n, samples.names)
         fields.notice_unvarying(fitted.freedom <= 0, field.da.name)
-    Y = fields.minus_low_rank(X, removed.factors(samples))
-    squares, count = np.nansum(Y * Y, axis=0, dtype=np.float64), (~np.isnan(X)).sum(axis=0)
-    found = fields.compute_together(squares=("cell", squares), n=("cell", count))
-    _check_range(mean, found["squares"])
-    fields.notice_fill_values(mean, found["squares"], field.da.name)
+    Y = fields.minus_low_rank(X, fitted.removed.factors(samples))
+    count = (~np.isnan(X)).sum(axis=0)
+    found = fields.compute_together(
+        squares=("cell", fields.sums_of_squares(Y)), sizes=("cell", fields.sums_of_squares(X)), n=("cell", count)
+    )
+    _check_range(fitted.mean, found["squares"])
+    fields.notice_fill_values(fitted.mean, found["squares"], field.da.name)
+    squares = _without_rounding(found["squares"], found["sizes"], X)
     if options.standardize:
-        weights = _standardized(weights, found["squares"] / found["n"])
-    if np.any(weights != 1):
+        weights = _standardized(weights, squares / found["n"], Y.dtype)
+    if np.any(weights != 1) or not options.center:
         Y = fields.minus_low_rank(X, removed.factors(samples), weights)
     gaps = completion = None
     if options.missing == "mean":
@@ -485,14 +503,19 @@ def _incomplete_anomalies(
             how = replace(options, penalty=completion.penalty, rng=options.rng.spawn(1)[0])
             completion = replace(completion, heldout_r2=_heldout_r2(X, samples, weights, how, rank))
         A = completion.A
+    mean_left = A.moments().mean
+    centred = A - repeated(mean_left, m)
+    mean_squares = np.zeros(1)
     if options.center:
-        centre = A.moments().mean
-        A = A - repeated(centre, m)
+        A, centre = centred, mean_left
+    else:
+        mean_squares = m * (mean_left / weights) ** 2
     removed = replace(removed, means=removed.means + centre / weights)
     mean = removed.means[0] if removed.levels is None else mean + centre / weights
-    deviation = np.sqrt(found["squares"] / np.maximum(found["n"] - 1, 1))
+    deviation = np.sqrt(squares / np.maximum(found["n"] - 1, 1))
+    sums = {"centred_squares": _squares(centred) / weights**2, "mean_squares": mean_squares}
     of_gaps = {"completion": completion, "gaps": gaps, "centre": centre, "deviation": deviation}
-    return Anomalies(field, regressors, options.missing, A, removed, mean, weights, **of_gaps)
+    return Anomalies(field, regressors, options.missing, A, removed, mean, weights, **sums, **of_gaps)
 
 
 def _completed(gaps: Gaps, rank: int, options: FieldOptions) -> Completion:
@@ -542,19 +565,47 @@ def row_scores(A: Operator, V: Panel) -> Panel:
     return np.concatenate([part for _, part in A.row_products(V.T.astype(np.float64))])
 
 
+def with_small_cells(A: Operator, F: SVDResult, squares: Vector) -> SVDResult:
+    # Errors of a vector that the solver iterated, or of a QR decomposition of chunks, are alike in all cells, but maps
+    # divide components by weights, which vanish at the poles. A^H A v / s^2 has errors in proportion to each cell.
+    # `squares`: of the columns of A.
+    if not F.S[0] > 0:
+        return F
+    small = np.sqrt(squares / squares.mean()) < SMALL_CELL * (F.S[:, None] / F.S[0]) ** 2
+    if not small.any():
+        return F
+    V = F.Vh.conj().T
+    again = A.gram(V.astype(np.result_type(V, np.float64))).conj().T / np.where(F.S > 0, F.S, 1)[:, None] ** 2
+    return SVDResult(F.U, F.S, np.where(small, again, F.Vh).astype(F.Vh.dtype), F.info)
+
+
 def _squares(A: Operator) -> Vector:
     squares = A.column_squares()
     assert squares is not None  # every kind of operator that a field can be has them
     return squares
 
 
-def _standardized(weights: Vector, variances: Vector) -> Vector:
+def _without_rounding(squares: Vector, sizes: Vector, X: Any) -> Vector:
+    # Sums of squares of anomalies, but 0 for cells whose values are those that were removed, such as one number: in
+    # units of their deviation, their rounding would be as large as the anomalies of other cells. `sizes`: of values.
+    rounding = max(len(X), ROUNDINGS) * float(np.finfo(np.float64).eps)
+    if X.dtype == np.float32:  # sums of its products lose more; a single value that differs has a larger deviation
+        rounding = max(rounding, fields.EPS / 1024)
+    return np.where(squares <= rounding**2 * sizes, 0, squares)
+
+
+def _standardized(weights: Vector, variances: Vector, dtype: Any) -> Vector:
     deviations = np.sqrt(variances)
-    return weights / np.where(deviations > 0, deviations, 1)
+    found, most = weights / np.where(deviations > 0, deviations, 1), float(np.finfo(dtype).max)
+    if found.max() > most:
+        raise ValueError(
+            f"weights divided by standard deviations must be at most {most:.2g} in the precision of the field, got "
+            f"{found.max():.2g}. Change the units, or pass da.astype(float)."
+        )
+    return found
 
 
-def _check_range(mean: Vector, squares: Vector | None) -> None:
-    assert squares is not None  # every kind of operator that a field can be has them
+def _check_range(mean: Vector, squares: Vector) -> None:
     size = float(max(np.abs(mean).max(), np.sqrt(squares.max())))
     if size != 0 and not 1 / MAX_SIZE < size < MAX_SIZE:
         rule = f"must be between {1 / MAX_SIZE:g} and {MAX_SIZE:g} in absolute value, so that squares do not overflow"

@@ -11,7 +11,15 @@ from shiftsvd.extend.fits import integer
 from shiftsvd.extend.running import MAX_ITER, MissingName, Refused, Setting, SolverName, refuse
 from shiftsvd.operators import Product
 from shiftsvd.solvers import Solver
-from shiftsvd.xarray.anomalies import PER_FIELD, Anomalies, FieldOptions, anomalies, common_samples, per_field
+from shiftsvd.xarray.anomalies import (
+    PER_FIELD,
+    Anomalies,
+    FieldOptions,
+    anomalies,
+    common_samples,
+    per_field,
+    with_small_cells,
+)
 from shiftsvd.xarray.datasets import Dataset, attrs_per_field, error_bounds, fit_attrs, merge_fields, mode_labels
 from shiftsvd.xarray.fields import Attrs, Panel, Vector, as_field
 
@@ -157,7 +165,8 @@ class Pairs(NamedTuple):
 
 def _mca(x: Anomalies, y: Anomalies, n_modes: int, options: FieldOptions) -> Pairs:
     C, m = Product(x.A.H, y.A), x.A.shape[0]
-    F = options.svd(C, n_modes)
+    F = with_small_cells(C, options.svd(C, n_modes), y.squares)
+    F = with_small_cells(C.H, F.H, x.squares).H
     U, V = F.U, F.Vh.conj().T
     total, how = _total_squares(C, F, options.rng)
     shares = F.S**2 / total if total > 0 else np.zeros(n_modes)
@@ -177,7 +186,7 @@ def _total_squares(C: Operator, F: SVDResult, rng: np.random.Generator) -> tuple
 
 def _cca(x: Anomalies, y: Anomalies, n_modes: int, leading: Mapping[str, Any], options: FieldOptions) -> Pairs:
     root = np.sqrt(x.A.shape[0] - 1)
-    fx, fy = (_leading(of.A, k, options) for of, k in zip((x, y), leading.values(), strict=True))
+    fx, fy = (_leading(of.A, of.squares, k, options) for of, k in zip((x, y), leading.values(), strict=True))
     P, correlations, Qh = np.linalg.svd(fx.U.T @ fy.U)
     integer("n_modes", n_modes, 1, len(correlations), f" for {len(fx.S)} and {len(fy.S)} components")
     maps = (Qh[:n_modes] * fy.S) @ fy.Vh
@@ -189,8 +198,8 @@ def _cca(x: Anomalies, y: Anomalies, n_modes: int, leading: Mapping[str, Any], o
     return Pairs(patterns, [F.U @ p * root for F, p in sides], duals, {}, attrs)
 
 
-def _leading(A: Operator, k: Any, options: FieldOptions) -> SVDResult:
-    F = options.svd(A, k if isinstance(k, float) else min(k, *A.shape))
+def _leading(A: Operator, squares: Vector, k: Any, options: FieldOptions) -> SVDResult:
+    F = with_small_cells(A, options.svd(A, k if isinstance(k, float) else min(k, *A.shape)), squares)
     if F.info.rank == 0:
         raise ValueError("X and Y must vary along their samples, got a field with all anomalies 0")
     F = F.truncate(F.info.rank)
@@ -206,7 +215,7 @@ def _dataset(x: Anomalies, y: Anomalies, found: Pairs) -> Dataset:
     shared = found.shared | {"correlation": _ratio(inner, lengths[0] * lengths[1])}
     parts = {}
     for i, (name, of) in enumerate((("x", x), ("y", y))):
-        products, squares = of.A.rmatmat(np.hstack([Z[i], Z[1 - i]])), of.squares
+        products, squares = of.A.rmatmat(np.hstack([Z[i], Z[1 - i]])), of.centred_squares * of.weights**2
         maps = _ratio(products, np.sqrt(squares)[:, None] * np.concatenate([lengths[i], lengths[1 - i]]))
         variances = np.sum(np.abs(found.patterns[i]) ** 2, axis=0) * np.sum(np.abs(Z[i]) ** 2, axis=0)
         parts[name] = {

@@ -386,6 +386,16 @@ def product(D: Panel, X: Any) -> Any:
     return out
 
 
+def sums_of_squares(Y: Any) -> Any:
+    # of the observed values of each column. The squares of small single precision numbers underflow in their precision.
+    if is_lazy(Y):
+        return np.nansum(Y.astype(np.float64) ** 2, axis=0)
+    out = np.zeros(Y.shape[1])
+    for rows in blocks(len(Y), Y.shape[1]):
+        out += np.nansum(Y[rows].astype(np.float64) ** 2, axis=0)
+    return out
+
+
 def low_rank_like(X: Any, L: Panel, R: Panel) -> Any:
     if not is_lazy(X):
         return L @ R

@@ -11,7 +11,15 @@ from shiftsvd.extend.fits import integer
 from shiftsvd.extend.running import MAX_ITER, MissingName, Refused, Setting, SolverName
 from shiftsvd.operators import Scaled, hstack
 from shiftsvd.solvers import Solver
-from shiftsvd.xarray.anomalies import FieldOptions, anomalies, common_samples, per_field, regressed_scores, row_scores
+from shiftsvd.xarray.anomalies import (
+    FieldOptions,
+    anomalies,
+    common_samples,
+    per_field,
+    regressed_scores,
+    row_scores,
+    with_small_cells,
+)
 from shiftsvd.xarray.datasets import (
     Dataset,
     attrs_per_field,
@@ -63,7 +71,8 @@ def pca(
         must have its shape, or 1 for any of its sides). The latitudes are the coordinate with the ``standard_name``
         latitude or units of degrees north, else the one named lat, latitude, nav_lat, or yc (in degrees).
     center : bool
-        Subtract the mean over the samples.
+        Subtract the mean over the samples. Otherwise variances and covariances are mean products, not about the means;
+        standard deviations are about the means.
     standardize : bool
         Divide by the standard deviation of the anomalies over the samples (ddof 0), before the weights: EOFs of the
         correlation matrix.
@@ -104,9 +113,9 @@ def pca(
         ``singular_values (mode)``, ``mean_field (*space)``, ``standard_deviation (*space)`` of the anomalies (ddof 1)
         and ``weights (*space)``, the factors of the anomalies. With `groups` also ``group_means (group, *space)`` and
         ``groups (dim)``, with `covariates` ``slopes (covariate, *space)``, ``covariate_means (covariate)`` and
-        ``covariates (covariate, dim)``. Values that the field does not determine are NaN: the mean of a group without
-        values in a cell, and the slope of a covariate that does not vary over the values of a cell. If the solver
-        computes error bounds, ``value_errors (mode)`` and ``vector_errors (mode)`` as in `shiftsvd.Info`.
+        ``covariates (covariate, dim)``. The mean of a group without values in a cell is NaN, and the slope of a
+        covariate that does not vary over the values of a cell is 0. If the solver computes error bounds,
+        ``value_errors (mode)`` and ``vector_errors (mode)`` as in `shiftsvd.Info`.
 
         Attributes: ``solver``, ``n_passes``, ``n_samples`` (the number of samples used), ``missing``, where values are
         missing ``n_missing``, ``heldout_r2`` and ``noise_variance``, the mean variance along the directions beyond
@@ -270,13 +279,14 @@ def _pca_of_one(da: Any, n_modes: Any, options: FieldOptions) -> Any:
     (m, n), completed = field.X.shape, options.missing == "em"
     _check_share(n_modes, (m, n), completed)
     of = anomalies(field, options, n_modes)
-    F, total = options.svd(of.A, n_modes), float(of.squares.sum())
+    F, total = with_small_cells(of.A, options.svd(of.A, n_modes), of.squares), float(of.squares.sum())
     explained, noise = F.S**2 / (m - 1), _noise(F, total, m, n)
     Z = row_scores(of.A, F.Vh) if of.gaps is None else regressed_scores(of.gaps, of.centre, F.Vh, explained, noise)
-    if of.deviation is None:
-        deviation = np.sqrt(of.residual_squares / (m - 1))
-    else:  # if most values are missing, observed values may vary less than the modes: keep correlations below 1
-        deviation = np.maximum(of.deviation, np.sqrt(explained @ F.Vh.astype(np.float64) ** 2) / of.weights)
+    deviation = np.sqrt(of.centred_squares / (m - 1)) if of.deviation is None else of.deviation
+    if of.deviation is not None and options.center:
+        # If most values are missing, observed values may vary less than the modes: keep correlations below 1.
+        of_modes = np.sqrt(explained @ F.Vh.astype(np.float64) ** 2) / of.weights
+        deviation = np.where(deviation > 0, np.maximum(deviation, of_modes), 0)
     found = modes_dataset(of, F.Vh, Z.astype(of.A.dtype), F, total, standard_deviation=field.in_space(deviation))
     for name, attrs in _attrs(field.da, options).items():
         found[name].attrs.update(attrs)
@@ -318,9 +328,9 @@ def _pca_of_several(
     parts = {name: anomalies(field, own, n_modes) for field, (name, own) in zip(fields, each.items(), strict=True)}
     squares = {name: float(of.squares.sum()) for name, of in parts.items()}
     times = {name: _factor(wanted[name], squares[name] / (m - 1) if normalize else 1.0, name) for name in parts}
-    F = options.svd(
-        hstack([Scaled(of.A, None, np.full(of.A.shape[1], times[name])) for name, of in parts.items()]), n_modes
-    )
+    A = hstack([Scaled(of.A, None, np.full(of.A.shape[1], times[name])) for name, of in parts.items()])
+    squares_of_cells = np.concatenate([of.squares * times[name] ** 2 for name, of in parts.items()])
+    F = with_small_cells(A, options.svd(A, n_modes), squares_of_cells)
     modes, explained = mode_labels(len(F.S)), F.S**2
     own = {name: squares[name] * times[name] ** 2 for name in parts}
     edges = np.cumsum([of.A.shape[1] for of in parts.values()])[:-1]

@@ -1,5 +1,7 @@
 """Project fields onto fitted modes, and reconstruct fields from modes."""
 
+import json
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -112,10 +114,14 @@ def anomalies_of(eofs: xarray.Dataset, da: Any, groups: Any, covariates: Any) ->
     da = fields.on_grid(eofs.mean_field, da, space)
     weights = _flat(eofs.weights, space)
     cells = ~np.isnan(weights)
-    removed, samples = _fitted_means(eofs, space, cells), _samples(eofs, da, over, groups, covariates)
-    X = fields.minus_low_rank(
-        fields.matrix_of(da, over, space)[:, cells], removed.factors(samples), weights[cells], np.float64
-    )
+    X = fields.matrix_of(da, over, space)[:, cells]
+
+    def empty(rows: Mask) -> Mask:
+        found = fields.compute_together(empty=("row", np.isnan(X[rows]).all(axis=1)))
+        return np.asarray(found["empty"])
+
+    removed, samples = _fitted_means(eofs, space, cells), _samples(eofs, da, over, groups, covariates, empty)
+    X = fields.minus_low_rank(X, removed.factors(samples), weights[cells], np.float64)
     unknown, counts = removed.unknown, np.zeros(len(X), np.int64)
     if unknown is not None and unknown.any():
         there = fields.low_rank_like(X, samples.one_hot(removed.levels), unknown.astype(np.float64)) > 0
@@ -145,7 +151,10 @@ def _fitted_means(eofs: xarray.Dataset, space: Dims, cells: Mask) -> anomalies.R
     return anomalies.RemovedMeans(levels, np.where(unknown, 0, means), slopes, centre, names, unknown)
 
 
-def _samples(eofs: xarray.Dataset, da: DataArray, over: Dims, groups: Any, covariates: Any) -> anomalies.Regressors:
+def _samples(
+    eofs: xarray.Dataset, da: DataArray, over: Dims, groups: Any, covariates: Any, empty: Callable[[Mask], Mask]
+) -> anomalies.Regressors:
+    # `empty` tells which of some samples have no values. As in the fit, these need no known group, and no covariates.
     for name, given in (("groups", groups), ("covariates", covariates)):
         if given is not None and name not in eofs:
             raise Refused("The fit had no ", Setting(name), ". Remove the argument.")
@@ -161,14 +170,28 @@ def _samples(eofs: xarray.Dataset, da: DataArray, over: Dims, groups: Any, covar
     if "covariates" in eofs and len(samples.names) != eofs.sizes["covariate"]:
         text = f" must be {few(eofs.covariate.values.tolist())}, as in the fit, got {few(samples.names)}"
         raise Refused(Setting("covariates"), text)
-    return samples.at(np.ones(len(samples.numbers), bool))
+    return _without_empty(samples, eofs, empty).at(np.ones(len(samples.numbers), bool))
+
+
+def _without_empty(
+    samples: anomalies.Regressors, eofs: xarray.Dataset, empty: Callable[[Mask], Mask]
+) -> anomalies.Regressors:
+    levels = eofs.group.values if "groups" in eofs else None
+    bad = np.asarray(~np.isfinite(samples.numbers).all(axis=1))
+    if samples.labels is not None and levels is not None:
+        bad = np.asarray(bad | (anomalies.places_of(samples.labels, levels) < 0))
+    if not bad.any():
+        return samples
+    bad[bad] = empty(bad)
+    return samples.without(bad, levels, eofs.covariate_means.values if "slopes" in eofs else np.zeros(0))
 
 
 def _check_same_times(eofs: xarray.Dataset, da: DataArray, covariates: Any) -> None:
     # Days since 1970 and numbers in units of a file differ, but nothing in the numbers shows it.
     if "covariates" not in eofs or "dates" not in eofs.covariates.attrs:
         return
-    dated = eofs.covariates.attrs["dates"].split()
+    known = eofs.covariates.attrs["dates"]
+    dated = json.loads(known) if known.startswith("[") else known.split()  # files of the first versions have no JSON
     for name, value in anomalies.named_covariates(covariates):
         if not isinstance(value, str) or value not in da.coords or name not in map(str, eofs.covariate.values):
             continue
@@ -324,7 +347,7 @@ def reconstruct(eofs: Any, scores: Any = None, *, modes: Any = None, groups: Any
     field = (made.real if made.dtype.kind == "c" else made) / eofs.weights
     field = (field + _removed_part(eofs, like, groups, covariates)).drop_vars("mode", errors="ignore")
     field = field.transpose(*like.dims, *eofs.mean_field.dims).squeeze(single).rename(eofs.attrs.get("field"))
-    return field.assign_attrs(eofs.mean_field.attrs)
+    return field.drop_attrs(deep=False).assign_attrs(eofs.mean_field.attrs)
 
 
 def _mean_over_lags(scores: DataArray, components: DataArray) -> DataArray:
@@ -349,10 +372,11 @@ def _removed_part(eofs: xarray.Dataset, like: DataArray, groups: Any, covariates
     back = eofs.mean_field
     if "group_means" not in eofs and "slopes" not in eofs:
         return back
-    samples = _samples(eofs, like, like.dims, groups, covariates)
+    lost = np.isnan(like.values).ravel()
+    samples = _samples(eofs, like, like.dims, groups, covariates, lambda rows: lost[rows])
     if "group_means" in eofs:
-        labels = fields.labelled(np.asarray(samples.labels), like, like.dims)
         samples.one_hot(eofs.group.values)  # raises for unknown labels
+        labels = fields.labelled(np.asarray(samples.labels), like, like.dims)
         back = eofs.group_means.sel(group=labels).drop_vars("group")
     if "slopes" in eofs:
         numbers = fields.labelled(samples.numbers.T, like, like.dims, eofs.covariate)

@@ -9,7 +9,7 @@ from shiftsvd import rotate as rotated
 from shiftsvd.extend.fits import integer
 from shiftsvd.extend.running import refuse
 from shiftsvd.xarray.datasets import Dataset, check_variances
-from shiftsvd.xarray.fields import ERROR_BOUNDS, Panel, matrix_of, with_absent_cells
+from shiftsvd.xarray.fields import ERROR_BOUNDS, Attrs, Panel, matrix_of, with_absent_cells
 
 Method = Literal["varimax", "promax"]
 Scaling = Literal["covariance", "correlation", "scaled", "unit"]
@@ -36,7 +36,8 @@ def patterns(eofs: Any, scaling: Scaling = "covariance") -> Any:
     Raises
     ------
     ValueError
-        If the scaling is unknown, or `eofs` lacks the standard deviations that correlations need.
+        If the scaling is unknown, `eofs` lacks the standard deviations that correlations need, or correlations are of
+        modes of a fit with ``center=False``.
 
     See Also
     --------
@@ -66,6 +67,11 @@ def patterns(eofs: Any, scaling: Scaling = "covariance") -> Any:
         raise ValueError(
             "eofs must have the standard deviations of the field, got none. Fit the modes with shiftsvd.xarray.pca."
         )
+    if scaling == "correlation" and _is_uncentred(eofs):
+        raise ValueError(
+            "eofs must be modes of a centred field for correlations, got modes of a fit with center=False. Use "
+            "correlation(da, eofs.scores)."
+        )
     name = str(eofs.mean_field.attrs.get("long_name", eofs.attrs.get("field", "the field")))
     if scaling == "unit":
         return eofs.components
@@ -79,9 +85,16 @@ def patterns(eofs: Any, scaling: Scaling = "covariance") -> Any:
     return _described(maps / deviation.where(deviation > 0), f"correlation of the mode with {name}", "1")
 
 
+def _is_uncentred(eofs: Any) -> bool:
+    # Scores of a centred field may have a small mean, from single precision or a completion.
+    means = eofs.scores.mean([dim for dim in eofs.scores.dims if dim != "mode"])
+    return not eofs.mean_field.fillna(0).any() and bool((abs(means) > 1e-6 * np.sqrt(eofs.explained_variance)).any())
+
+
 def _described(maps: DataArray, long_name: str, units: str | None) -> DataArray:
     attrs = {"long_name": long_name} | ({} if units is None else {"units": units})
-    return maps.transpose(*(["mode"] if "mode" in maps.dims else []), ...).rename("patterns").assign_attrs(attrs)
+    maps = maps.transpose(*(["mode"] if "mode" in maps.dims else []), ...).rename("patterns")
+    return maps.drop_attrs(deep=False).assign_attrs(attrs)  # products may keep units of their factors
 
 
 def rotate(
@@ -158,13 +171,13 @@ def rotate(
     total, freedom = variances[0] / first.explained_variance_ratio.values[0], first.singular_values.values[0] ** 2
     deviations = np.sqrt(found.squares)
 
-    def in_space(values: Panel) -> Variable:
-        return like.copy(data=with_absent_cells(values.astype(like.dtype), cells).reshape(like.shape)).variable
+    def in_space(values: Panel, attrs: Attrs | None = None) -> Variable:
+        return Variable(like.dims, with_absent_cells(values.astype(like.dtype), cells).reshape(like.shape), attrs)
 
     scores = first.scores.transpose("mode", ...)
     Z = np.asarray(scores.values).reshape(n, -1)
     changed: dict[str, Any] = {
-        "components": in_space(found.components),
+        "components": in_space(found.components, like.attrs),
         "scores": scores.copy(data=(found.to_scores.T @ Z).astype(Z.dtype).reshape(scores.shape)).variable,
         "explained_variance": first.explained_variance.copy(data=found.squares).variable,
         "explained_variance_ratio": first.explained_variance_ratio.copy(data=found.squares / total).variable,

@@ -444,6 +444,8 @@ def bootstrap(
     integer("n_samples", n_samples, 2)
     integer("block", 1 if block is None else block, 1)
     _check_level(level)
+    if "sample" in eofs.mean_field.dims:
+        raise ValueError("eofs has a dimension 'sample', a name that results use. Rename it in eofs and da.")
     X, over, cells, _ = anomalies_of(eofs, da, groups, covariates)
     m = len(X)
     affordable(8 * m * (4 * m + n_samples * 2), memory_limit, f"products of {m:,} samples", "samples")

@@ -17,7 +17,7 @@ from shiftsvd.extend.operators import Deflated, Derived, Panel, Vector, generic,
 from shiftsvd.extend.running import MAX_ITER, MissingName, Refused, Setting, SolverName, notice, refuse
 from shiftsvd.operators import Costs, Product
 from shiftsvd.solvers import Solver
-from shiftsvd.xarray.anomalies import Anomalies, FieldOptions, anomalies
+from shiftsvd.xarray.anomalies import Anomalies, FieldOptions, anomalies, with_small_cells
 from shiftsvd.xarray.datasets import Dataset, fit_attrs, mode_labels, modes_dataset, scores_of, variance_variables
 from shiftsvd.xarray.fields import Dim, Mask, Stacked, as_dims, as_field, labelled, stacked
 
@@ -298,7 +298,8 @@ def extended(
     integer("n_modes", n_modes, 1, min(cells * len(taken), n), f" for {sizes}")
     of = anomalies(field, options, n_modes)
     E, constant = Lagged(of.A.H, taken), np.full((n, 1), n**-0.5)
-    F = _with_gram_solver(options, n).svd(Deflated(E, constant) if center else E, n_modes)
+    A = Deflated(E, constant) if center else E
+    F = with_small_cells(A.H, _with_gram_solver(options, n).svd(A, n_modes).H, np.tile(of.squares, len(taken))).H
     centre = E.matmat(constant) if center else np.zeros((E.shape[0], 1))
     squares = float(E.column_squares().sum()) - float(np.linalg.norm(centre)) ** 2  # type: ignore[union-attr]
     found = _dataset(of, F, taken, squares).assign(score_means=("mode", (F.U.T @ centre)[:, 0] * n**-0.5))
@@ -432,7 +433,7 @@ def hilbert(
     of = anomalies(field, options, 2 * n_modes)
     T = AnalyticSignal(m, decay if padding else None, np.result_type(of.A.dtype, np.complex64))
     C = Product(T, of.A)
-    F = _with_gram_solver(options, m).svd(C, n_modes)
+    F = with_small_cells(C, _with_gram_solver(options, m).svd(C, n_modes), of.squares)
     found = modes_dataset(of, F.Vh, scores_of(F), F, total_squares(C))
     attrs = fit_attrs([F], of) | options.attrs | {"padding": str(padding)} | ({"decay": decay} if padding else {})
     # The mean of centred anomalies is 0.
