@@ -256,13 +256,11 @@ def _root(G: Panel) -> tuple[Panel, float]:
     w, V = linalg.eigh(G, check_finite=False)
     root = np.sqrt(np.maximum(w, 0))[:, None] * V.T
     # Measure the error: eigenvectors of close eigenvalues may lose hundreds of ulps of their orthogonality.
-    off = root.T @ root
-    off -= G
+    off = root.T @ root - G
     return root, float(max(off.max(), -off.min())) + 2 * len(G) * EPS
 
 
-# One-sided Jacobi is accurate for columns of very different lengths (Drmac & Veselic 2008, New fast and accurate Jacobi
-# SVD).
+# One-sided Jacobi is accurate for columns of very different lengths (Drmac & Veselic 2008, SIAM J. Matrix Anal. Appl.).
 def _jacobi(F: Panel) -> tuple[Vector, Panel]:
     values, _, V, scale, _, info = dgejsv(F, joba=0, jobu=3, jobv=0, jobp=0)
     if info:

@@ -9,7 +9,7 @@ import xarray
 from xarray import DataArray
 
 from shiftsvd.extend.running import Refused, Resources, Setting, few, plural
-from shiftsvd.xarray import anomalies, fields
+from shiftsvd.xarray import anomalies, fields, regressors
 from shiftsvd.xarray.datasets import Dataset, checked_fit, names_of, side, suffixed, with_modes
 from shiftsvd.xarray.fields import Dims, Mask, Panel, Vector
 from shiftsvd.xarray.travelling import AnalyticSignal, check_no_empty_steps, check_steps
@@ -153,7 +153,7 @@ def _fitted_means(eofs: xarray.Dataset, space: Dims, cells: Mask) -> anomalies.R
 
 def _samples(
     eofs: xarray.Dataset, da: DataArray, over: Dims, groups: Any, covariates: Any, empty: Callable[[Mask], Mask]
-) -> anomalies.Regressors:
+) -> regressors.Regressors:
     # `empty` tells which of some samples have no values. As in the fit, these need no known group, and no covariates.
     for name, given in (("groups", groups), ("covariates", covariates)):
         if given is not None and name not in eofs:
@@ -166,7 +166,7 @@ def _samples(
         own = {name: eofs.covariates.sel(covariate=name, drop=True) for name in names}
         covariates = {name: name if name in da.coords else known for name, known in own.items()}
     _check_same_times(eofs, da, covariates)
-    samples = anomalies.Regressors.of(da, over, groups, covariates)
+    samples = regressors.Regressors.of(da, over, groups, covariates)
     if "covariates" in eofs and len(samples.names) != eofs.sizes["covariate"]:
         text = f" must be {few(eofs.covariate.values.tolist())}, as in the fit, got {few(samples.names)}"
         raise Refused(Setting("covariates"), text)
@@ -174,12 +174,12 @@ def _samples(
 
 
 def _without_empty(
-    samples: anomalies.Regressors, eofs: xarray.Dataset, empty: Callable[[Mask], Mask]
-) -> anomalies.Regressors:
+    samples: regressors.Regressors, eofs: xarray.Dataset, empty: Callable[[Mask], Mask]
+) -> regressors.Regressors:
     levels = eofs.group.values if "groups" in eofs else None
     bad = np.asarray(~np.isfinite(samples.numbers).all(axis=1))
     if samples.labels is not None and levels is not None:
-        bad = np.asarray(bad | (anomalies.places_of(samples.labels, levels) < 0))
+        bad = np.asarray(bad | (regressors.places_of(samples.labels, levels) < 0))
     if not bad.any():
         return samples
     bad[bad] = empty(bad)
@@ -192,12 +192,12 @@ def _check_same_times(eofs: xarray.Dataset, da: DataArray, covariates: Any) -> N
         return
     known = eofs.covariates.attrs["dates"]
     dated = json.loads(known) if known.startswith("[") else known.split()  # files of the first versions have no JSON
-    for name, value in anomalies.named_covariates(covariates):
+    for name, value in regressors.named_covariates(covariates):
         if not isinstance(value, str) or value not in da.coords or name not in map(str, eofs.covariate.values):
             continue
         if name in dated:
-            anomalies.check_dates(da[value], "covariates", value)
-        elif anomalies.has_dates(da[value].values):
+            regressors.check_dates(da[value], "covariates", value)
+        elif regressors.has_dates(da[value].values):
             rule = f" was fitted to numbers, but {value} of the samples holds dates. Decode the times before the fit."
             raise Refused(Setting("covariates", value), rule)
 

@@ -11,10 +11,10 @@ from shiftsvd.extend.fits import integer
 from shiftsvd.extend.operators import generator
 from shiftsvd.extend.running import affordable, few, notice, refuse
 from shiftsvd.xarray import fields
-from shiftsvd.xarray.anomalies import aligned
 from shiftsvd.xarray.datasets import Dataset, check_variances, with_modes
 from shiftsvd.xarray.fields import Dims, Panel, Places, Vector
 from shiftsvd.xarray.projection import anomalies_of, completed, in_cells
+from shiftsvd.xarray.regressors import aligned
 
 # Upper limit of an autocorrelation: a trend, for example, has no effective number of samples.
 MAX_AUTOCORRELATION: Final = 0.99
