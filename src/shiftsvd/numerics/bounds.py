@@ -30,9 +30,11 @@ HALVINGS = 10
 # Intervals that are shorter than this, relative to their ends, are not bisected.
 NARROW = 1e-6
 # Rounding error of a residual, in rounding units of the largest value. In single precision less than one unit was
-# measured (counts, images), because sums are computed block by block. In double precision 15 units were measured (dense
-# data), and a larger bound costs nothing.
-ROUNDING, ROUNDING_SINGLE = 32.0, 2.0
+# measured (counts, images), because sums are computed block by block. In double precision a larger bound costs nothing.
+ROUNDING, ROUNDING_SINGLE = 8.0, 2.0
+# Least rounding error of the squares of returned values, relative to the largest. In fits of dense data it was up to 15
+# units of double precision. (With 32 units for residuals, fits with leaders of 1e6 take 60 % more products.)
+ROUNDING_OF_SQUARES = 32 * float(np.finfo(np.float64).eps)
 # Ritz values beyond the k-th from which the possible growth of the first k is inferred if no level is proven. Ritz
 # values further down lie below the rest of the spectrum: with 32, the inferred level was too low in one check of three.
 BEYOND = 16

@@ -141,7 +141,8 @@ def _components(
     subtract_multiples(R, V, theta)
     S = np.sqrt(np.maximum(theta, 0))
     noise, of_shift = bounds.rounding_of(theta, last.eps, last.extra_noise), shift_rounding(A, last.eps)
-    rounded = noise / (2 * np.maximum(theta, TINY)) + of_shift / np.maximum(S, TINY)
+    of_squares = max(noise, bounds.ROUNDING_OF_SQUARES * float(theta[0]))
+    rounded = of_squares / (2 * np.maximum(theta, TINY)) + of_shift / np.maximum(S, TINY)
     # A square below its rounding error determines no digit of the value, which need not be 0.
     most = ROUNDING_SHARE * max(p.tol, bounds.residual_rounding(last.eps))
     lost_by_shift = last.eps > A.costs.gram_eps and of_shift > most * float(S[k - 1])
