@@ -276,7 +276,7 @@ def check_uses(settings: "Settings") -> None:
         usual = {"scale": None, "shift": "mean", "preprocess": (), "unobserved": False}
         for name, value in usual.items():
             if getattr(settings, name) != value:
-                raise click.UsageError(f"--mixed sets the scale of all columns. Remove --{name}.")
+                raise click.UsageError(f"--mixed centres and scales all columns by rules of its own. Remove --{name}.")
     for name in settings.supplementary:
         for other in ("ids", "drop", "columns", "one_hot"):
             uses = getattr(settings, other) or ()
