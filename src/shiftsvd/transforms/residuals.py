@@ -194,8 +194,8 @@ class DevianceResiduals(NullModel):
             others = _of_others(found.columns)
             if rates.any() and not others.all():
                 raise ValueError(
-                    f"Column {int(np.argmax(rates))} holds all counts, so all residuals of a binomial model are zero. "
-                    "Pass data with counts in at least two columns."
+                    f"Column {int(np.argmax(rates))} (counted from 0) holds all counts, so all residuals of a binomial "
+                    "model are zero. Pass data with counts in at least two columns."
                 )
             right = -np.sqrt(-2 * _log_of_rest(rates, others))
             return Fitted(self, np.stack([rates, others], axis=1), np.ones(1), right[:, None]), r[:, None]
