@@ -53,7 +53,7 @@ def joined(names: list[str]) -> np.ndarray:
 def test_genes_are_matched_by_name_and_counted(
     join: Any, names: list[str], kinds: list[str], stream: bool | None, tmp_path: Path
 ) -> None:
-    counted = "The other 4 are excluded" if join == "inner" else "All 7 are kept, with 0 where a file lacks"
+    counted = "4 other features are excluded" if join == "inner" else "All 7 are kept, with 0 where a file lacks"
     with pytest.warns(Notice, match=f"3 files have 4 to 5 features each, 3 of 7 in common. {counted}"):
         A, found = open_matrix(donors(tmp_path, kinds), stack="rows", join=join, stream=stream)
     np.testing.assert_array_equal(A @ np.eye(len(names)), joined(names))
