@@ -44,9 +44,9 @@ def warn_unconverged(components: Iterable[int], effort: str, most: str) -> None:
     """Warn of components that exceed the tolerance; of none if one may have been missed."""
     if listed := list(components):
         text = f"Component{'s' * (len(listed) > 1)} {few(listed)} did not converge in {effort}. "
-        text += "Equal eigenvalues have no eigenvectors of their own; for others, raise "
+        text += "Vectors of equal eigenvalues are not unique. If the eigenvalues differ, raise "
     else:
-        text = f"Components may have been missed: {effort} did not prove the opposite. Raise "
+        text = f"Components may have been missed: {effort} could not rule this out. Raise "
     warn(text, Setting(most), " or ", Setting("tol"), ".")
 
 

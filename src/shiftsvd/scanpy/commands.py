@@ -372,8 +372,10 @@ class CellHooks(cli.Hooks):
         if selected is not None and (unknown or len(absent)):
             notes = [f"Removed {plural(unknown, 'feature')} that the model does not have."] * bool(unknown)
             if len(absent):
-                of_sums = f"{len(absent):,} of the model's {len(model.names):,} features of sums such as library sizes"
-                notes.append(f"The file lacks {of_sums}: {few(model.called(absent))}.")
+                share = (
+                    f"{len(absent):,} of the {len(model.names):,} features that library sizes and other sums of the fit"
+                )
+                notes.append(f"The file lacks {share} include: {few(model.called(absent))}. Sums are over the others.")
             notice(f"{file}: {' '.join(notes)}")
         return renamed, places
 
