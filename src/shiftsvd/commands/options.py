@@ -387,7 +387,7 @@ def spelled(setting: Setting) -> str:
 
 
 def quoted(word: str) -> str:
-    """Quote a word for the shell, and where its last point could be that of the sentence.
+    """Quote a word for the shell, also if its last point could be read as the end of the sentence.
 
     Characters that control a terminal, such as newlines in names of files, are written as in bash and zsh: $'a\\nb'.
     """
@@ -442,7 +442,7 @@ def typed() -> str:
 
 
 def as_given(text: str) -> str:
-    """Replace paths of temporary files in a text by what they hold, and remove the secrets of addresses."""
+    """Replace paths of copies of pipes in a text by the paths of the pipes, and remove the secrets of addresses."""
     context = click.get_current_context(silent=True)
     for file, pipe in ({} if context is None else context.meta.get(SPOOLED, {})).items():
         text = text.replace(file, pipe)

@@ -96,7 +96,7 @@ def in_range(explained: Vector, unit: int) -> Vector:
 
 
 def quantity_of(model: Any) -> str:
-    """Return what `explained_variance_` holds: without means of columns in the shift, it is no variance."""
+    """Return the name of the numbers in `explained_variance_`: variances only if the shift has means of columns."""
     shift = getattr(model, "shift", "mean")
     return "second moment" if shift is None or (isinstance(shift, str) and shift == "rows") else "variance"
 

@@ -24,7 +24,7 @@ _GROUP: Final = ("__group", "__tiledb_group.tdb")
 
 
 class Selection(NamedTuple):
-    """Where a matrix lies in an experiment."""
+    """Location of a matrix in an experiment."""
 
     uri: str  # of the array
     measurement: str
