@@ -220,7 +220,7 @@ def test_masks_and_columns_of_several_donors_go_by_name(tmp_path: Path) -> None:
     other.write_h5ad(paths[1])
     result = CliRunner().invoke(main, line)
     assert (
-        "var['highly_variable'] is ignored, because only 2 of 3 files have this column. All features are used."
+        "var['highly_variable'] is ignored, because this column is in only 2 of 3 files. All features are used."
         in result.stderr
     )
 

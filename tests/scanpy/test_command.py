@@ -227,7 +227,7 @@ def test_other_files_are_matched_by_name_with_the_same_mask_and_margins(tmp_path
     few = adata[:, 1:].copy()  # of the components, and of the sums of cells
     written(tmp_path / "few.h5ad", few)
     result = invoke("transform", model, tmp_path / "few.h5ad", "-o", tmp_path / "lsq.npy", "--max-absent", 0.1)
-    assert "They are treated as missing." in result.stderr
+    assert "Absent features are treated as missing." in result.stderr
     reference = anndata.read_h5ad(tmp_path / "X.h5ad")
     pca(reference, 3, preprocess="log-normalize", tol=1e-10, dtype="float64")
     with pytest.warns(UserWarning, match="The new cells lack"):

@@ -146,7 +146,7 @@ def test_other_fields_must_be_on_the_same_space() -> None:
         match=r"da must have 9 cells along lat, got 5\. Interpolate da .*: da.interp_like\(eofs.mean_field\)\.$",
     ):
         project(eofs, da[:, :5])
-    with pytest.raises(ValueError, match="must have values in all cells of the components, but 1 are missing"):
+    with pytest.raises(ValueError, match="must have values in all cells of the components, but 1 value is missing"):
         project(eofs, da.where((da.time != 10) | (da.lat != -80) | (da.lon != 0)))
     with pytest.raises(ValueError, match="must be finite in all cells of the components, got 2 infinite values"):
         project(eofs, da.where(da.time != 10).where((da.time < 580) | (da.lat != -80) | (da.lon != 0), np.inf))

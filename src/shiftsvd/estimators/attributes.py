@@ -159,7 +159,7 @@ def aligned(fitted: Model, names: Sequence[str], file: str, max_absent: float, *
     if lacking:
         which = "features" if len(needed) == len(model) else "features of the components"
         absent = f"{len(lacking):,} of the model's {len(needed):,} {which}: {few(lacking)}"
-        notice(f"{file} lacks {absent}. They are treated as missing.")
+        notice(f"{file} lacks {absent}. Absent features are treated as missing.")
     return on_places(fitted, np.array([place[name] for name in found], np.intp))
 
 

@@ -29,8 +29,9 @@ def common_features(
     if _are_equal(own):
         return list(opened)
     named = with_same_ids(own)
-    if n := np.count_nonzero(np.concatenate(named) != np.concatenate(own)):
-        notice(f"{several(paths)}: the versions of {n:,} ids differ from those of an earlier file, and are ignored.")
+    if n := int(np.count_nonzero(np.concatenate(named) != np.concatenate(own))):
+        versions = f"the versions of {plural(n, 'id')} differ from those of an earlier file"
+        notice(f"{several(paths)}: {versions}, and are ignored.")
     if _are_equal(named):
         return [replace(each.with_features(named[0]), features=None) for each in opened]
     places = list(map(_places, paths, named))

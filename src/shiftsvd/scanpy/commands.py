@@ -203,7 +203,7 @@ class CellHooks(cli.Hooks):
         have = [DEFAULT_MASK in annotations.columns(path, "features") for path in annotations.paths]
         if not any(have):
             return False
-        why = f"only {sum(have):,} of {len(have):,} files have this column" if not all(have) else None
+        why = f"this column is in only {sum(have):,} of {len(have):,} files" if not all(have) else None
         with_gaps = self.settings.left_missing != "error"
         why = why or ("the data have missing values" if with_gaps else _disagreement(annotations))
         if why:
