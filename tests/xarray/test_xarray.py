@@ -312,10 +312,10 @@ def test_a_single_mode_is_reconstructed_and_projected() -> None:
         ({"weights": np.ones(5)}, r"weights must have the shape \(9, 12\)"),
         ({"weights": np.ones(12)}, r"where any size may be 1, got \(12,\)"),
         ({"weights": np.ones((2, 12))}, r"got \(2, 12\)"),
-        ({"weights": -1}, "weights must be finite, at least 0, and not all 0, but 100 of 100"),
+        ({"weights": -1}, "weights must be finite, at least 0, and not all 0, got 100 negative or not finite values"),
         (
             {"weights": -np.ones((LATITUDES, LONGITUDES))},
-            "weights must be finite, at least 0, and not all 0, but 100 of 100",
+            "weights must be finite, at least 0, and not all 0, got 100 negative or not finite values",
         ),
     ],
 )

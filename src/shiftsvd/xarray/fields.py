@@ -510,7 +510,11 @@ def cell_weights(da: "DataArray", weights: Any, space: Dims, cells: Places | Non
         raise Refused(
             Setting("weights"),
             " must be finite, at least 0, and not all 0, "
-            + (f"got {plural(bad, 'other value')} in {len(w):,} cells" if bad else f"got 0 in all {len(w):,} cells")
+            + (
+                f"got {plural(bad, 'negative or not finite value')} in {len(w):,} cells"
+                if bad
+                else f"got 0 in all {len(w):,} cells"
+            )
             + ". To exclude cells, mask them with NaN in da.",
         )
     # Results are divided by weights, so replace a weight of 0, as at the poles, by eps times the largest weight.
