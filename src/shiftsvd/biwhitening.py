@@ -146,7 +146,7 @@ def count_signals(
         A = as_operator(X, n_threads=n_threads, memory_limit=memory_limit)
         warn_of_logarithms("count_signals", checked(A))
         if any(sample.fractional.any() for sample in samples_of(A)):
-            warn("The entries are not integers. count_signals requires raw counts, whose variances it knows.")
+            warn("The entries are not integers. count_signals computes variances of counts. Pass raw counts.")
         u, v = enough_nonzeros(preprocess(A, Elementwise(is_nonzero)), least)
         u, v = biwhitened(preprocess(A, Elementwise(partial(count_variances, theta=float(theta)))), u, v, least)
         m, n = int(np.count_nonzero(u)), int(np.count_nonzero(v))
@@ -168,8 +168,8 @@ def count_signals(
         )
     if at_most == min(m, n) > found.k:
         warn(
-            f"{found.k} values exceed the edge, but more may: too many are near the edge to bound their number. If the "
-            "counts have more variance than Poisson's, pass ",
+            f"{found.k} values exceed the edge, but k may be too small: too many values are near the edge for an "
+            "upper bound. If the counts have more variance than Poisson's, pass ",
             *(Setting("theta"), "; otherwise treat k as a lower bound."),
         )
     return found
@@ -219,7 +219,7 @@ def biwhitened(V: Operator, u: Vector, v: Vector, least: int) -> tuple[Vector, V
             return np.sqrt(u), np.sqrt(v)
     raise Refused(
         "the scales of rows and columns did not converge. Pass ",
-        *(Setting("least_nonzeros", max(50, 2 * least)), " to leave out more rows and columns with few counts."),
+        *(Setting("least_nonzeros", max(50, 2 * least)), " to exclude more rows and columns with few counts."),
     )
 
 

@@ -299,16 +299,23 @@ def suggested(k: int, table: dict[str, Vector], method: str, most: int, held: in
     last = int(next(iter(table.values()))[-1])
     if k >= last and method != "elbow":
         more = Setting("max_k", min(2 * last, most))
-        remedy: tuple[Any, ...] = "There may be more. Pass a larger ", Setting("max_k"), ", such as ", more, "."
+        remedy: tuple[Any, ...] = (
+            "Further components may, too. Pass a larger ",
+            Setting("max_k"),
+            ", such as ",
+            more,
+            ".",
+        )
         if method == "cv" and last >= most:
-            remedy = "The parts have no more, so there may be more. Pass more ", Setting("folds"), "."
+            remedy = "A training part has no more components, but the data may have. Pass more ", Setting("folds"), "."
         elif last >= most:
-            remedy = ("They are the full rank of the matrix. Keep all components, or choose a share of the variance.",)
+            remedy = ("The matrix has no more. Keep all components, or choose a share of the variance.",)
         elif held is not None and last >= held:
-            known = "They are all components of this fit, so there may be more. Pass the data: "
+            known = "The fit has no more, but the data may have. Pass the data: "
             remedy = f"{known}suggest_k(X, {method!r}, ", more, ")."
-        do = "reduce the held-out error" if method == "cv" else "exceed the threshold"
-        warn(f"All {last} components {do}. ", *remedy)
+        do = ("reduces", "reduce", "the held-out error") if method == "cv" else ("exceeds", "exceed", "the threshold")
+        all_of = f"The only component {do[0]}" if last == 1 else f"All {last:,} components {do[1]}"
+        warn(f"{all_of} {do[2]}. ", *remedy)
     return Suggestion(int(k), method, table)
 
 
@@ -492,8 +499,9 @@ def parallel(data: Resampling, most: int, n_draws: int, n_deviations: float, rng
     if k < len(S) and not _holds(F, k, threshold):
         warn(
             f"The number of components may not be {k}, because the singular values of the data are not known well "
-            "enough to compare them with the threshold. Pass a smaller ",
-            *(Setting("max_k"), f" above {k}, or data in double precision."),
+            "enough to compare them with the threshold. Pass ",
+            *((Setting("max_k", k + 1), ", or ") if k + 1 < most else ()),
+            "data in double precision.",
         )
     return k, evidence(S, threshold=np.full(len(S), threshold))
 

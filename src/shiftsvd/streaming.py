@@ -449,7 +449,7 @@ class Stream:
         return self.scatter.size < len(self.moments.mean)
 
     def more_exactly(self) -> tuple[Part, ...]:
-        """Return how to get more accurate components than those of the sketch."""
+        """Return the remedy for errors of the sketch, as parts of a message."""
         n = len(self.moments.mean)
         if n <= max(WHOLE, 4 * self.scatter.size):
             least = enough_bytes(WholeScatter.bytes(n, default_threads()))

@@ -34,7 +34,7 @@ def test_noise_has_no_signals() -> None:
 
 def test_scales_that_do_not_converge_name_a_value_to_try(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shiftsvd.biwhitening.MOST_SCALINGS", 1)
-    with pytest.raises(Refused, match="Pass least_nonzeros=50 to leave out"):
+    with pytest.raises(Refused, match="Pass least_nonzeros=50 to exclude"):
         ss.count_signals(noise(np.random.default_rng(0)), rng=0)
 
 

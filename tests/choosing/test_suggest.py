@@ -224,17 +224,16 @@ def test_more_may_stand_out_than_were_looked_at() -> None:
         assert ss.suggest_k(D, "gavish-donoho", max_k=3).k == 3
     assert ss.suggest_k(D, "gavish-donoho", max_k=6).k == 5
     with pytest.warns(
-        UserWarning, match=r"They are all components of this fit, .*\. Pass the data: .*\(X, 'gavish-donoho', max_k=8\)"
+        UserWarning,
+        match=r"The fit has no more, but the data may have\. Pass the data: .*\(X, 'gavish-donoho', max_k=8\)",
     ):
         assert ss.suggest_k(ss.PCA(4).fit(D), "gavish-donoho").k == 4
-    with pytest.warns(UserWarning, match="They are all components of this fit"):  # X does not extend the fit
+    with pytest.warns(UserWarning, match="The fit has no more"):  # X does not extend the fit
         ss.suggest_k(ss.PCA(4).fit(D), "gavish-donoho", X=D)
     with pytest.warns(UserWarning, match="components reduce the held-out error. .* Pass more folds"):
         assert ss.suggest_k(D[:, :6], "cv", max_k=6, rng=0).k == 4
     assert ss.suggest_k(D, "gavish-donoho", max_k=8).k == 5
-    with pytest.warns(
-        UserWarning, match="exceed the threshold. They are the full rank of the matrix. .* a share of the variance"
-    ):
+    with pytest.warns(UserWarning, match="exceed the threshold. The matrix has no more. .* a share of the variance"):
         suggested(4, {"component": np.arange(1.0, 5)}, "parallel", 4)
 
 
@@ -356,7 +355,7 @@ def test_parallel_says_only_where_a_missed_value_could_change_k(
         assert ss.suggest_k(X, "parallel", rng=0, max_k=10).k == 3
     told = [str(each.message) for each in caught]
     assert len(told) == may_change, told
-    assert all("The number of components may not be 3" in each and "smaller max_k" in each for each in told)
+    assert all("The number of components may not be 3" in each and "Pass max_k=4, or data" in each for each in told)
 
 
 @pytest.mark.parametrize("shape", [(20, 1), (1, 20)])

@@ -255,7 +255,7 @@ def test_transform_counts_missing_values_and_names_samples_without_any(missing: 
     said = done("transform", model, tmp_path / "new.csv", "-o", tmp_path / "a.csv").stderr
     assert "new.csv: 5 missing values (41.7%)" in said  # the indicators of c are one column
     assert "warning: " in said
-    assert "new.csv: 1 sample has no values, and the scores of the means: n2." in said
+    assert "new.csv: 1 sample has no values: n2. Without values, scores are those of the means of the features." in said
     assert abs(pd.read_csv(tmp_path / "a.csv", index_col=0).loc["n2", "PC1"]) < 1e-9
     (tmp_path / "new.csv").write_text("id,a,b,c\nn1,1,2,x\n")
     said = done("transform", model, tmp_path / "new.csv", "-o", tmp_path / "b.csv").stderr

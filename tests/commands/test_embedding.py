@@ -79,12 +79,15 @@ def test_trivial_coordinates_are_kept_first(home: Path) -> None:
     np.save("two.npy", np.kron(np.eye(2), np.ones((5, 5))))
     line = "embed two.npy --affinity precomputed --keep-first -k 2 -o out --scores npy --dtype float32"
     result = done(*line.split())
-    assert "The graph has 2 connected components (5, 5 nodes). The first 2 coordinates are constant" in result.stderr
+    assert (
+        "The graph has 2 connected components (5, 5 nodes). Each of the first 2 coordinates is constant"
+        in result.stderr
+    )
     assert "2 connected components" in result.stdout
     Z = np.load("out/scores.npy")
     assert (np.count_nonzero(Z), Z.dtype) == (10, np.float32)
     result = done("embed", "two.npy", "--affinity", "precomputed", "-k", 2)
-    assert "Use --keep-first to begin with coordinates that are constant" in result.stderr
+    assert "Use --keep-first to begin with one coordinate per component" in result.stderr
     assert "two.npy: 10 nodes" in result.stdout
 
 
@@ -203,7 +206,7 @@ def test_graphs_of_cells(home: Path, verb: str) -> None:
         ("embed X.npy --scores csv", 2, "--scores needs an output folder"),
         ("diffmap W.npz --steps nan", 2, "must be a number of at least 0, got nan"),
         ("diffmap W.npz --alpha -1", 2, "must be a number of at least 0, got -1"),
-        ("diffmap W.npz --alpha 1e5", 2, "--alpha 100000.0 divides affinities"),
+        ("diffmap W.npz --alpha 1e5", 2, "--alpha 100000.0 scales affinities"),
         ("diffmap X.npy", 1, "needs a square matrix of affinities"),
         ("contrast X.npy", 2, "Missing option '--background'"),
         ("contrast X.npy --background - ", 2, "does not exist"),

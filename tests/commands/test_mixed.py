@@ -132,8 +132,8 @@ def test_supplementary_columns_of_a_plain_fit_are_left_out(frame: Any, tmp_path:
     ("words", "code", "message"),
     [
         ("--mixed --supplementary cuntry", 1, "got --supplementary cuntry. Did you mean 'country'?"),
-        ("--mixed --scale", 2, "--mixed sets the scale of all columns. Remove --scale."),
-        ("--mixed --shift none", 2, "--mixed sets the scale of all columns. Remove --shift."),
+        ("--mixed --scale", 2, "--mixed centres and scales all columns by rules of its own. Remove --scale."),
+        ("--mixed --shift none", 2, "--mixed centres and scales all columns by rules of its own. Remove --shift."),
         ("--mixed --orient columns", 2, "--mixed needs one table with samples as rows. Remove --orient columns."),
         ("--supplementary country --drop country", 2, "must have one use, but is in --drop and --supplementary"),
         ("--mixed --drop town,ill,country", 1, "has no column of categories for --mixed"),

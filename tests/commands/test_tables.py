@@ -356,7 +356,7 @@ def test_a_mark_that_is_a_number_stands_for_all_cells_of_equal_value(tmp_path: P
     assert values[0] == values[1]
     assert "--na" not in found[0].stderr
     assert "no cell" not in found[0].stderr
-    assert "no cell of a feature is '-999'" in found[1].stderr
+    assert "no cell of a feature has the missing value '-999'" in found[1].stderr
 
 
 def test_numbers_for_missing_values_are_named_in_chosen_columns(tmp_path: Path) -> None:

@@ -374,7 +374,7 @@ def test_a_failure_of_lapack_is_repaired(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_a_missing_proof_is_named() -> None:
     rng, scales = np.random.default_rng(0), 0.9 ** np.arange(250)
     X, B = rng.standard_normal((300, 250)) * scales, rng.standard_normal((300, 250)) * scales[::-1]
-    with pytest.warns(UserWarning, match="^Components may have been missed: 5 passes did not prove"):
+    with pytest.warns(UserWarning, match="^Components may have been missed: 5 passes could not rule this out"):
         model = ss.ContrastivePCA(2, tol=1e-2, max_passes=4, random_state=0).fit(X, background=B)
     assert np.all(model.vector_errors_ <= 1e-2)
     assert not model.converged_

@@ -109,7 +109,7 @@ def test_distances_are_those_of_scores_that_are_not_whitened() -> None:
 
 def test_few_safe_neighbours_by_a_large_tolerance_raise_a_warning_with_the_remedy() -> None:
     X = csr_array(counts(np.random.default_rng(4), 300, 80))
-    words = r"Only (\d+\.\d) % of the neighbours are safe, .* (\d+\.\d) % would be .* fit with a smaller tol\."
+    words = r"Only (\d+\.\d) % of the neighbours are safe, .* (\d+\.\d) % would be safe.* fit with a smaller tol\."
     with pytest.warns(UserWarning, match=words) as warned:
         few = ss.PCA(4, solver=ss.BlockLanczos(0.01, block_size=4), random_state=0).fit(X).neighbors(X, 10)
     share, attainable = (float(one) / 100 for one in re.search(words, str(warned[0].message)).groups())

@@ -236,6 +236,9 @@ def test_missing_values_are_refused_or_at_the_centre_of_their_column() -> None:
     np.testing.assert_allclose(
         full.column_coordinates_.loc["town__Pau"], full.transform(gaps)[observed.to_numpy()].mean(axis=0), atol=1e-9
     )
+    for missing in ("error", "mean"):  # removing rows would leave nothing
+        with pytest.raises(ValueError, match="column income has no observed values"):
+            ss.FAMD(2, missing=missing).fit(X.assign(income=np.nan))
     with pytest.raises(ValueError, match="column income has infinite values"):
         ss.FAMD(2, missing="mean").fit(X.assign(income=[np.inf, *X["income"][1:]]))
 

@@ -330,7 +330,7 @@ def test_what_cannot_be_matched_is_refused_in_a_line(folder: Path, model: Path) 
     strange = replace(strange, position=strange.position + 500_000_000)
     result = invoke("transform", model, strange.written(folder / "strange.bed"), "-o", folder / "no.csv")
     assert result.exit_code == 1
-    assert f"has no usable variants of the {N} in the model. {N} are absent" in result.stderr
+    assert f"has no usable variants of the {N} in the model. Absent by position and name: {N} (" in result.stderr
     assert result.stderr.count("\n") == 1
     ambiguous = new().some(new().ambiguous)
     result = invoke("transform", model, ambiguous.written(folder / "ambiguous.bed"), "-o", folder / "no.csv")
@@ -387,7 +387,7 @@ def test_chromosomes_that_are_absent_are_warned_of(folder: Path, model: Path) ->
     few = cohort.some(np.arange(N) % 4 == 0).written(folder / "few.bed")
     assert "warning: " in table(model, few)[2]
     assert "has only" in table(model, few)[2]
-    assert "Check their standard errors" in table(model, few)[2]
+    assert "Check the standard errors of the scores" in table(model, few)[2]
     assert "Use --project lsq." in table(model, few, "--project", "mean")[2]
 
 

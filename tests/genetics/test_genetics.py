@@ -247,14 +247,14 @@ def test_variants_that_cannot_be_matched_are_refused(tmp_path: Path) -> None:
     G = genotypes(60, 100)
     found = pca(write(tmp_path / "a.bed", G), 2)
     other = write(tmp_path / "b.bed", G, sid=[f"snp{j}" for j in range(100)], chromosome=["7"] * 100)
-    absent = r"b\.bed has no usable variants of the 100 .* 100 are absent .* use the same rsIDs.* 0 have different"
+    absent = r"b\.bed has no usable variants of the 100 .* name: 100 .* use the same rsIDs.* different alleles: 0"
     with pytest.raises(ValueError, match=absent):
         found.project(other)
     strange = write(tmp_path / "d.bed", G, allele_1=["C"] * 100)
-    with pytest.raises(ValueError, match=r" 0 are absent .* 100 have different alleles .*--ref-from-fa"):
+    with pytest.raises(ValueError, match=r" name: 0 .* different alleles: 100 .*--ref-from-fa"):
         found.project(strange)
     coded = write(tmp_path / "e.bed", G, allele_1=["1"] * 100, allele_2=["2"] * 100)
-    with pytest.raises(ValueError, match=r" 100 have different alleles \(write A, C, G and T in place of numbers"):
+    with pytest.raises(ValueError, match=r" different alleles: 100 \(write A, C, G and T in place of numbers"):
         found.project(coded)
 
 

@@ -156,7 +156,7 @@ def test_files_that_cannot_be_are_refused(tmp_path: Path) -> None:
         (
             "field.vcf",
             lines.replace("ID=GT", "ID=XX").replace("ID=DS", "ID=YY"),
-            "the FORMAT field GT or DS in its header, which declares GP, HDS",
+            "the FORMAT field GT or DS in its header, got GP, HDS. Choose a declared field with key.",
         ),
     ]:
         (tmp_path / name).write_text(text)

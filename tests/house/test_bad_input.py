@@ -210,7 +210,7 @@ def put(i, value):
 CORRUPT = {
     "decreasing": ("indptr", put(3, 60), "indptr must start at 0 and never decrease"),
     "negative": ("indptr", put(2, -1), "indptr must start at 0 and never decrease"),
-    "start": ("indptr", put(0, 2), "indptr must start at 0 and never decrease. Rebuild the matrix from its triplets"),
+    "start": ("indptr", put(0, 2), "indptr must start at 0 and never decrease. Create the matrix again"),
     "long": ("indptr", lambda a: np.append(a, a[-1]), "entries, got shape ("),
     "short": ("indptr", lambda a: a[:-1], "entries, got shape ("),
     "past the end": ("indptr", put(-1, 61), "indptr ends at 61, but there are 60 indices and 60 values"),

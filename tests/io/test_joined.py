@@ -53,7 +53,7 @@ def joined(names: list[str]) -> np.ndarray:
 def test_genes_are_matched_by_name_and_counted(
     join: Any, names: list[str], kinds: list[str], stream: bool | None, tmp_path: Path
 ) -> None:
-    counted = "The other 4 are excluded" if join == "inner" else "All 7 are kept, with 0 where a file lacks"
+    counted = "4 other features are excluded" if join == "inner" else "All 7 are kept, with 0 where a file lacks"
     with pytest.warns(Notice, match=f"3 files have 4 to 5 features each, 3 of 7 in common. {counted}"):
         A, found = open_matrix(donors(tmp_path, kinds), stack="rows", join=join, stream=stream)
     np.testing.assert_array_equal(A @ np.eye(len(names)), joined(names))
@@ -220,7 +220,7 @@ def test_masks_and_columns_of_several_donors_go_by_name(tmp_path: Path) -> None:
     other.write_h5ad(paths[1])
     result = CliRunner().invoke(main, line)
     assert (
-        "var['highly_variable'] is ignored, because only 2 of 3 files have this column. All features are used."
+        "var['highly_variable'] is ignored, because this column is in only 2 of 3 files. All features are used."
         in result.stderr
     )
 

@@ -18,7 +18,7 @@ from tests.support.matrices import EPS
 from tests.support.sampling import in_turn
 
 KINDS = ["dense", "csr", "unobserved"]
-UNFINISHED = "did not converge in 2 steps: a step still changes it by more than tol=0.0001. Raise max_iter or penalty"
+UNFINISHED = "did not converge in 2 steps: the last step changed it by more than tol=0.0001. Raise max_iter or penalty"
 
 
 def given(X: np.ndarray, kind: str):

@@ -308,7 +308,9 @@ def test_operators_have_no_entries_to_be_missing():
 
 
 def test_a_completion_that_ran_out_of_steps_says_so():
-    with pytest.warns(UserWarning, match="did not converge in 2 steps: a step still changes it by more than tol=1e-09"):
+    with pytest.warns(
+        UserWarning, match="did not converge in 2 steps: the last step changed it by more than tol=1e-09"
+    ):
         assert not complete_matrix(X, 2, tol=1e-9, max_iter=2, penalty=0, rng=0).converged
 
 

@@ -217,14 +217,17 @@ def test_other_files_are_matched_by_name_with_the_same_mask_and_margins(tmp_path
     # A gene outside the mask has a part in library sizes alone.
     few = adata[:, np.arange(GENES) != 1].copy()
     result = invoke("transform", model, written(tmp_path / "few.h5ad", few), "-o", tmp_path / "few.npy")
-    assert "The file lacks 1 of the model's 40 features of sums such as library sizes: gene1." in result.stderr
+    assert (
+        "The file lacks 1 of the 40 features that library sizes and other sums of the fit include: gene1."
+        in result.stderr
+    )
     assert "emoved" not in result.stderr
     L = np.log1p(N * 1e4 / np.delete(N, 1, axis=1).sum(axis=1, keepdims=True))[:, MASK]
     assert_alike(np.load(tmp_path / "few.npy"), Dense(D, ONES, 3).scores(L, np.ones((30, 1))))
     few = adata[:, 1:].copy()  # of the components, and of the sums of cells
     written(tmp_path / "few.h5ad", few)
     result = invoke("transform", model, tmp_path / "few.h5ad", "-o", tmp_path / "lsq.npy", "--max-absent", 0.1)
-    assert "They are treated as missing." in result.stderr
+    assert "Absent features are treated as missing." in result.stderr
     reference = anndata.read_h5ad(tmp_path / "X.h5ad")
     pca(reference, 3, preprocess="log-normalize", tol=1e-10, dtype="float64")
     with pytest.warns(UserWarning, match="The new cells lack"):

@@ -68,7 +68,9 @@ def test_scanpy_itself_has_these_numbers() -> None:
 @pytest.mark.parametrize("k", [2, 5])
 def test_connected_components_come_first_the_largest_before_others(k: int) -> None:
     adata = cells(groups=3)
-    with pytest.warns(UserWarning, match=rf"The graph has 3 connected components .* The first {min(k, 3)} coordinates"):
+    with pytest.warns(
+        UserWarning, match=rf"The graph has 3 connected components .* Each of the first {min(k, 3)} coordinates"
+    ):
         diffmap(adata, k)
     labels = connected_components(adata.obsp["connectivities"])[1]
     sizes = np.sort(np.bincount(labels))[::-1]
@@ -150,7 +152,7 @@ def test_without_neighbours_and_without_cells() -> None:
 def test_trivial_coordinates_of_walks_may_come_first() -> None:
     W = np.kron(np.eye(2), np.ones((4, 4)))
     W[0, 1] = W[1, 0] = 0.5
-    with pytest.warns(UserWarning, match=r"The first 2 coordinates are constant on one of them each"):
+    with pytest.warns(UserWarning, match=r"Each of the first 2 coordinates is constant on one component"):
         model = ss.DiffusionMap(4, drop_first=False, random_state=0).fit(W)
     assert np.array_equal(model.eigenvalues_[:2], [1, 1])
     assert np.allclose(model.transform(W), model.embedding_)

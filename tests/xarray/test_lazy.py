@@ -124,7 +124,7 @@ def test_chunks_beyond_the_memory_limit_are_told() -> None:
     import dask
 
     lazy = field(3).chunk({"lat": 10})
-    of_all = "3 workers of Dask load chunks of up to 504 kB each"
+    of_all = "Dask loads 3 chunks of up to 504 kB"
     with dask.config.set(num_workers=3), pytest.warns(UserWarning, match=of_all):
         ss.estimate(ss.as_operator(lazy.data.reshape(TIMES, -1), memory_limit="1MB"), 3)
     with dask.config.set(num_workers=1), warnings.catch_warnings():

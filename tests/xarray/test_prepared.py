@@ -233,7 +233,7 @@ def test_steps_without_values_are_gaps_as_any_where_time_goes_on(name: str, miss
     found = CALLS[name](holes, missing=missing, tol=1e-9, rng=0)
     assert found.attrs["n_missing"] == 2 * int(da[0].notnull().sum())
     same_modes(found, CALLS[name](holes.fillna(holes.mean("time")), tol=1e-9, rng=0), 2e-3)
-    with pytest.raises(ValueError, match=r'2 of 96 samples have none. .* or fit with missing="mean" or "em"'):
+    with pytest.raises(ValueError, match=r'none at 2 of 96 samples, .* or fit with missing="mean" or "em"'):
         CALLS[name](holes)
 
 

@@ -100,7 +100,7 @@ def test_a_step_without_values_has_no_sequence_and_no_signal() -> None:
     found = project(modes, da.where(da.time != da.time[10]))
     assert np.flatnonzero(np.isnan(found[0])).tolist() == [7, 10]
     with pytest.raises(
-        ValueError, match="a Hilbert transform requires values at every step, but 1 of 96 samples have none"
+        ValueError, match="a Hilbert transform requires values at every step, but there are none at 1 of 96 samples"
     ):
         project(hilbert(da, 2), da.where(da.time != da.time[10]))
 
@@ -135,7 +135,7 @@ def test_what_is_no_series_is_refused() -> None:
             project(modes, da[::-1])
         with pytest.raises(ValueError, match="a projection onto modes in time requires a single dimension"):
             project(modes, da.expand_dims(member=2))
-        with pytest.raises(ValueError, match="must have values in all cells of the components, but 1 are missing"):
+        with pytest.raises(ValueError, match="must have values in all cells of the components, but 1 value is missing"):
             project(modes, da.where((da.time != da.time[3]) | (da.lat > -70) | (da.lon > 0)))
     with pytest.raises(ValueError, match="da must have at least 5 steps for the lags of eofs, got 4"):
         project(sequences, da[:4])

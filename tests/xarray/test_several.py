@@ -371,7 +371,7 @@ class TestHilbert:
             hilbert(da, decay=0)
         with pytest.raises(ValueError, match="a Hilbert transform requires ascending samples, but time is not sorted"):
             hilbert(da[::-1])
-        with pytest.raises(ValueError, match="requires values at every step, but 1 of 90 samples have none"):
+        with pytest.raises(ValueError, match="requires values at every step, but there are none at 1 of 90 samples"):
             hilbert(da.where(da.time != 1910))
         with pytest.raises(ValueError, match="requires a single dimension"):
             hilbert(da, dim=("time", "lat"))
@@ -433,7 +433,7 @@ class TestExtended:
                 ValueError, match="lags must be a number of lags of at least 1, or an ascending list of lags"
             ):
                 extended(da, lags=lags)
-        with pytest.raises(ValueError, match="an extended EOF requires values at every step, but 2 of 90"):
+        with pytest.raises(ValueError, match="requires values at every step, but there are none at 2 of 90"):
             extended(da.where((da.time != 1910) & (da.time != 1920)), lags=2)
         with pytest.raises(ValueError, match="an extended EOF requires ascending samples"):
             extended(da.sortby("time", ascending=False), lags=2)

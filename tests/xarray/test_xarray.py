@@ -146,7 +146,7 @@ def test_other_fields_must_be_on_the_same_space() -> None:
         match=r"da must have 9 cells along lat, got 5\. Interpolate da .*: da.interp_like\(eofs.mean_field\)\.$",
     ):
         project(eofs, da[:, :5])
-    with pytest.raises(ValueError, match="must have values in all cells of the components, but 1 are missing"):
+    with pytest.raises(ValueError, match="must have values in all cells of the components, but 1 value is missing"):
         project(eofs, da.where((da.time != 10) | (da.lat != -80) | (da.lon != 0)))
     with pytest.raises(ValueError, match="must be finite in all cells of the components, got 2 infinite values"):
         project(eofs, da.where(da.time != 10).where((da.time < 580) | (da.lat != -80) | (da.lon != 0), np.inf))
@@ -312,10 +312,10 @@ def test_a_single_mode_is_reconstructed_and_projected() -> None:
         ({"weights": np.ones(5)}, r"weights must have the shape \(9, 12\)"),
         ({"weights": np.ones(12)}, r"where any size may be 1, got \(12,\)"),
         ({"weights": np.ones((2, 12))}, r"got \(2, 12\)"),
-        ({"weights": -1}, "weights must be finite, at least 0, and not all 0, but 100 of 100"),
+        ({"weights": -1}, "weights must be finite, at least 0, and not all 0, got 100 negative or not finite values"),
         (
             {"weights": -np.ones((LATITUDES, LONGITUDES))},
-            "weights must be finite, at least 0, and not all 0, but 100 of 100",
+            "weights must be finite, at least 0, and not all 0, got 100 negative or not finite values",
         ),
     ],
 )

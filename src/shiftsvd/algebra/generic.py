@@ -80,7 +80,7 @@ def fused(A: "Operator", passes: float) -> "Operator":
 
 @generic
 def passes_per_step(A: "Operator") -> int:
-    """Return how often a step of block Lanczos reads the data."""
+    """Return the number of reads of the data in a step of block Lanczos."""
     return 1
 
 
@@ -118,7 +118,7 @@ def cancelled(A: "Operator") -> float:
 
 @generic
 def lazy_basis(A: "Operator", V: Panel, rows: Vector | None = None) -> Any | None:
-    """Return orthonormal columns along ``diag(rows) A V`` as a Dask array, or None where the data are none."""
+    """Return orthonormal columns along ``diag(rows) A V`` as a Dask array, or None if the data are not a Dask array."""
     return None
 
 

@@ -91,7 +91,7 @@ class LowRank(Operator):
         return np.asarray(self.L[lo:hi] @ self.R.conj().T)
 
     def at(self, i: Vector, j: Vector) -> Vector:
-        """Compute the entries (i, j), some at a time, so that gathered factors take little memory.
+        """Compute the entries (i, j) in chunks, which bounds the memory of gathered factors.
 
         Parameters
         ----------
@@ -180,7 +180,7 @@ class LowRank(Operator):
 
     @property
     def level(self) -> bool:
-        """Whether all rows are the same."""
+        """True if all rows are the same."""
         return _is_repeated(self.L) or bool(np.all(self.L == self.L[:1]))
 
     def row_vector(self) -> Vector | None:

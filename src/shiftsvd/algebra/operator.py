@@ -282,7 +282,7 @@ class Operator(ABC):
         return None
 
     def row_products(self, V: Panel) -> Iterator[tuple[int, Panel]]:
-        """Compute ``A V`` in one pass, some rows at a time where possible.
+        """Compute ``A V`` in one pass, in blocks of rows where possible.
 
         Parameters
         ----------
@@ -298,7 +298,7 @@ class Operator(ABC):
 
     @cached_property
     def costs(self) -> Costs:
-        """What solvers plan by, computed on first use; that may take a read where `matmat` takes one."""
+        """Costs of products, by which solvers plan; computed on first use, which may read the data once."""
         return Costs.of(self)
 
     @property

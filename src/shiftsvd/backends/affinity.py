@@ -117,7 +117,7 @@ class Affinity(Operator):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class EdgeAffinity(Affinity):
-    """The same with the edges of W, whose differences keep the digits of eigenvalues near 1."""
+    """Affinity that multiplies by the edges of W, whose differences keep the digits of eigenvalues near 1."""
 
     edges: csr_array | None = None
     as_operator: Any = None
@@ -179,7 +179,7 @@ def _recur(product: Callable[[Panel], Panel], before: Panel, now: Panel, steps: 
 
 
 def affinity_of_edges(W: csr_array, as_operator: Any) -> EdgeAffinity:
-    """Return the affinity of a symmetric matrix W with nonnegative entries; its diagonal counts."""
+    """Return the affinity of a symmetric matrix W with nonnegative entries, including the diagonal."""
     degrees, places = np.asarray(W.sum(axis=1), np.float64).ravel(), None
     labels = connected_components(W, directed=False)[1]
     if len(degrees) > UNSORTED:
@@ -298,7 +298,7 @@ Found = tuple[list[Vector], Vector]  # a column that each row is joined to, or -
 
 @singledispatch
 def linked(A: Operator, links: Links) -> tuple[Vector, Vector]:
-    """Return the connected component of each row and of each column, any numbers; one read."""
+    """Return the label of the connected component of each row and of each column, in one read."""
     raise generic.no_entries(A)
 
 

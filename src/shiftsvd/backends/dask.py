@@ -30,6 +30,7 @@ from shiftsvd.backends.entries import LINES, Places, bare, changed_rows, some_li
 from shiftsvd.backends.files import DiskRows, Merge, Panels, Reread, block_part, in_double, rows_operator
 from shiftsvd.backends.source import RowSource
 from shiftsvd.backends.validation import check_numbers, inspected, sound_pointers
+from shiftsvd.errors import plural
 from shiftsvd.events import record_read, without_progress
 from shiftsvd.kernels import threads
 from shiftsvd.kernels.twin import range_errors_ignored
@@ -281,9 +282,10 @@ def _warn_of_chunks(X: Any, memory_limit: int | str | None) -> None:
     most, workers = max(X.chunks[0]) * X.shape[1] * X.dtype.itemsize, dask.config.get("num_workers", None) or CPU_COUNT
     if not spare(workers * most, memory_limit):
         limit = shown_bytes(limit_of(memory_limit) or 0)
+        fewer = ", or use fewer workers: dask.config.set(num_workers=1)" if workers > 1 else ""
         warn(
-            f"{workers} workers of Dask load chunks of up to {shown_bytes(most)} each at once, more than the memory "
-            f"limit of {limit}. Rechunk the file, or use fewer workers: dask.config.set(num_workers=1)."
+            f"Dask loads {plural(workers, 'chunk')} of up to {shown_bytes(most)} at once, more than the memory "
+            f"limit of {limit}. Make chunks smaller{fewer}."
         )
 
 

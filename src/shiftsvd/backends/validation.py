@@ -340,7 +340,10 @@ def sound_places(X: Any) -> None:
 
 
 def _corrupt(X: Any, rule: str, where: str = "") -> ValueError:
-    return ValueError(f"{where}corrupt {X.format.upper()} structure: {rule}. Rebuild the matrix from its triplets.")
+    return ValueError(
+        f"{where}corrupt {X.format.upper()} structure: {rule}. Create the matrix again from its values, rows "
+        "and columns."
+    )
 
 
 def sound_structure(X: Any) -> None:

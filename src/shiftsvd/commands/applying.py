@@ -91,7 +91,7 @@ def _tell_missing(A: Gaps, names: Names, choices: Choices, settings: Settings) -
     if len(empty):
         called = few(f"row {i + 1:,} (counted from 1)" if names.samples is None else names.samples[i] for i in empty)
         which = f"{plural(len(empty), 'sample')} {'has' if len(empty) == 1 else 'have'} no values"
-        warn(f"{settings.file}: {which}, and the scores of the means: {called}.")
+        warn(f"{settings.file}: {which}: {called}. Without values, scores are those of the means of the features.")
 
 
 def _scores_of_new(model: Any, settings: Settings) -> tuple[Table, list[tuple[int, Block]]]:

@@ -297,7 +297,7 @@ def _fit(pca: "PCA", run: Run) -> None:
             raise ValueError(f"{full} Use --device cpu.") from error
     else:
         return
-    warn(f"{full} The CPU computes it instead.")
+    warn(f"{full} The fit runs on the CPU instead.")
     pca.fit(run.A, covariates=run.covariates)
 
 

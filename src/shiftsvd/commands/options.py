@@ -276,7 +276,7 @@ def check_uses(settings: "Settings") -> None:
         usual = {"scale": None, "shift": "mean", "preprocess": (), "unobserved": False}
         for name, value in usual.items():
             if getattr(settings, name) != value:
-                raise click.UsageError(f"--mixed sets the scale of all columns. Remove --{name}.")
+                raise click.UsageError(f"--mixed centres and scales all columns by rules of its own. Remove --{name}.")
     for name in settings.supplementary:
         for other in ("ids", "drop", "columns", "one_hot"):
             uses = getattr(settings, other) or ()
@@ -387,7 +387,7 @@ def spelled(setting: Setting) -> str:
 
 
 def quoted(word: str) -> str:
-    """Quote a word for the shell, and where its last point could be that of the sentence.
+    """Quote a word for the shell, also if its last point could be read as the end of the sentence.
 
     Characters that control a terminal, such as newlines in names of files, are written as in bash and zsh: $'a\\nb'.
     """
@@ -442,7 +442,7 @@ def typed() -> str:
 
 
 def as_given(text: str) -> str:
-    """Replace paths of temporary files in a text by what they hold, and remove the secrets of addresses."""
+    """Replace paths of copies of pipes in a text by the paths of the pipes, and remove the secrets of addresses."""
     context = click.get_current_context(silent=True)
     for file, pipe in ({} if context is None else context.meta.get(SPOOLED, {})).items():
         text = text.replace(file, pipe)

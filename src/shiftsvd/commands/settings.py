@@ -265,7 +265,7 @@ class Settings:
     )
     widest: float = option(
         "Refit without a sample or group if the bounds of an angle differ by more than this number of degrees.  "
-        "[default: 90, where it is needed to know which one turns a component most, if the data are small]",
+        "[default: 90; for small data, refit also to find the sample that turns a component most]",
         default=90.0,
         type=click.FloatRange(0, 90),
         metavar="DEGREES",
@@ -391,7 +391,7 @@ class Settings:
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> Self:
-        """Make settings of the values that click has parsed; raise UsageError for invalid options of tables."""
+        """Make settings from the values that click has parsed; raise UsageError for invalid options of tables."""
         known = {each.name for each in fields(cls)}
         own = {name: value for name, value in given.items() if name in known}
         if "file" in given:  # subcommands of one file

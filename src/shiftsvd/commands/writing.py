@@ -166,7 +166,7 @@ def first_line(file: str, A: Observed) -> str:
 
 
 def printed(result: Result, hooks: Sequence[Hooks], verbose: bool) -> str:
-    """Return the lines below the first one."""
+    """Return the lines that are printed after the fit."""
     document, lines = result.document, list[str]()
     if transforms := document["settings"]["preprocess"]:
         lines.append(f"entries transformed by {', then '.join(transforms)}")
@@ -464,7 +464,7 @@ def score_rasters(pca: Any) -> list[Any]:
 
 
 def rastering(rasters: list[Any], news: list[Any], projected: Any) -> Write:
-    """Give a function that adds a block of scores to `rasters`, and its projected samples to `news`, too."""
+    """Return a function that adds a block of scores to `rasters`, and its projected samples to `news`, too."""
 
     def add(first: int, block: Any) -> None:
         late = None if projected is None else projected[first : first + len(block)]

@@ -96,7 +96,7 @@ def in_range(explained: Vector, unit: int) -> Vector:
 
 
 def quantity_of(model: Any) -> str:
-    """Return what `explained_variance_` holds: without means of columns in the shift, it is no variance."""
+    """Return the name of the numbers in `explained_variance_`: variances only if the shift has means of columns."""
     shift = getattr(model, "shift", "mean")
     return "second moment" if shift is None or (isinstance(shift, str) and shift == "rows") else "variance"
 
@@ -159,7 +159,7 @@ def aligned(fitted: Model, names: Sequence[str], file: str, max_absent: float, *
     if lacking:
         which = "features" if len(needed) == len(model) else "features of the components"
         absent = f"{len(lacking):,} of the model's {len(needed):,} {which}: {few(lacking)}"
-        notice(f"{file} lacks {absent}. They are treated as missing.")
+        notice(f"{file} lacks {absent}. Absent features are treated as missing.")
     return on_places(fitted, np.array([place[name] for name in found], np.intp))
 
 

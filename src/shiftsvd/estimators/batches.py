@@ -411,7 +411,7 @@ def _warn_sketched(stream: Stream) -> None:
         n, ell = len(stream.moments.mean), stream.scatter.size
         warn(
             f"The components of {plural(n, 'feature')} come from a sketch of {plural(ell, 'column')}, and may be "
-            "inaccurate: look at info_.value_errors after the last batch. ",
+            "inaccurate. Check info_.value_errors after the last batch. ",
             *stream.more_exactly(),
         )
 

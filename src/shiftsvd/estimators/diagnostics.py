@@ -95,8 +95,8 @@ class DiagnosablePCA(FittedPCA):
             )
         elif share < FEW_SAFE * attainable:
             warn(
-                f"Only {100 * share:.1f} % of the neighbours are safe, because the components are not accurate enough; "
-                f"{100 * attainable:.1f} % would be with smaller errors. Pass the rows of the fit, or fit with ",
+                f"Only {100 * share:.1f} % of the neighbours are safe, because the components are not accurate enough. "
+                f"With smaller errors, {100 * attainable:.1f} % would be safe. Pass the rows of the fit, or fit with ",
                 *("a smaller ", Setting("tol"), "."),
             )
         return replace(found, distances=np.ldexp(found.distances, self._unit))
@@ -241,8 +241,8 @@ class DiagnosablePCA(FittedPCA):
     def _refits(self, X: Any, method: str, rng: np.random.Generator) -> evidence.Refits:
         if (design := getattr(self, "design_", None)) is not None:
             raise ValueError(
-                f"the model regresses out {few(design.names)}, and {method} does not include the change of this "
-                "regression with each row. Fit without --groups and --covariates."
+                f"the model regresses out {few(design.names)}, and this regression changes with each row, which "
+                f"{method} does not compute. Fit without --groups and --covariates."
             )
         if hasattr(self, "shift_"):
             rule = f" for {method}, because other shifts change with each row"
@@ -262,7 +262,7 @@ class DiagnosablePCA(FittedPCA):
             rule = " approximates transformed zeros, and the bounds do not include the errors. "
             raise Refused(got, rule, "Use another transformation, such as Pearson residuals with theta=inf.")
         if self.missing == "em":
-            rule = " completes rows by the components, which have no exact counterpart."
+            rule = " predicts missing values, so there are no exact components to compare with. Fit complete data."
             raise Refused(Setting("missing", "em"), rule)
         if self._weighted:
             which = "neighbors, influence and stability do not support"

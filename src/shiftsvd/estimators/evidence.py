@@ -273,12 +273,12 @@ def influence_bytes(n_rows: int, n_left_out: int, k: int) -> int:
 
 
 def largest_turn(ends: Panel) -> int:
-    """Return the row with the largest lower bound; of equal ones that with the larger upper bound."""
+    """Return the row with the largest lower bound; among ties, the row with the largest upper bound."""
     return int(np.lexsort((ends[:, 1], ends[:, 0]))[-1])
 
 
 def rivals_of(ends: Panel) -> NDArray[np.bool_]:
-    """Return the rows that may have the largest angle, by lower and upper bounds; none if it is known which has it."""
+    """Return the rows that may have the largest angle, by lower and upper bounds; none if the bounds leave one row."""
     first = largest_turn(ends)
     may_be: NDArray[np.bool_] = ends[:, 1] > ends[first, 0]
     may_be[first] = np.count_nonzero(np.delete(may_be, first)) > 0
@@ -378,7 +378,7 @@ class Changed:
 
     @classmethod
     def refitted(cls, found: Subspace, fits: "Refits", kept: NDArray[np.bool_], moved: float, rng: Generator) -> Self:
-        """Bound them by the components of the rows that are kept."""
+        """Bound eigenvalues and angles by the components of the rows that are kept."""
         B = fits.weighted(kept.astype(np.float64))
         other = subspace(B, fits.of(B).Vh.T, rng)
         alone = cls.of(other, Part(np.diag(other.theta)[None], inner(other.R, other.R)[None]), moved)

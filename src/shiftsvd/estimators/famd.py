@@ -249,9 +249,9 @@ class FAMD(Components):
 
     def _learned(self, X: Any) -> Iterator[Column]:
         for name, column in self._columns_of(X):
-            self._refuse_missing(name, column)
             if missing_in(column).all():
                 raise ValueError(f"column {name} has no observed values. Remove the column.")
+            self._refuse_missing(name, column)
             found = read_column(name, column)
             if isinstance(found, Categories):
                 counts = np.bincount(found.codes[found.codes >= 0], minlength=len(found.known))

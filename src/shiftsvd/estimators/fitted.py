@@ -58,7 +58,7 @@ class PPCA:
         if k == n:
             return self._in_units((V / self.variance) @ V.T, -1)
         if k == 0 and self.noise <= 0:
-            raise ValueError("the data have no variance, so their covariance has no inverse.")
+            raise ValueError("the data have no variance, so their covariance has no inverse. Fit rows that differ.")
         if self.noise <= 0:
             raise ValueError(
                 f"the noise variance is 0, so the covariance has no inverse. Use fewer than {k} components."

@@ -337,9 +337,7 @@ class DiffusionMap(GraphEmbedding):
         if W.nnz:
             least, most = W.data.min(), W.data.max()
             if not 1 / LARGEST < least <= most < LARGEST:
-                rule = (
-                    f" divides affinities by powers of densities that leave {1 / LARGEST:.0e} to {LARGEST:.0e}. Lower "
-                )
+                rule = f" scales affinities to numbers outside of {1 / LARGEST:.0e} to {LARGEST:.0e}. Lower "
                 raise Refused(Setting("alpha", self.alpha), rule, Setting("alpha"), ", or rescale the affinities.")
         A = affinity_of_edges(W, partial(as_operator, n_threads=thread_count(self.n_threads)))
         Y, gaps = self._embed(A)
@@ -498,9 +496,9 @@ def _warn_of_components(sizes: Vector, trivial: int) -> None:
         return
     shown = ", ".join(f"{size:,}" for size in np.sort(sizes)[::-1][:3]) + (", ..." if len(sizes) > 3 else "")
     if trivial:
-        many = f"The first {trivial:,} coordinates are constant on one of them each."
-        where: tuple[Part, ...] = (many if trivial > 1 else "The first coordinate is constant on one of them.",)
+        many = f"Each of the first {trivial:,} coordinates" if trivial > 1 else "The first coordinate"
+        where: tuple[Part, ...] = (f"{many} is constant on one component and 0 on the others.",)
     else:
-        remedy = " to begin with coordinates that are constant on one of them each."
-        where = ("Coordinates vary within them. Use ", Setting("drop_first", False), remedy)
+        remedy = " to begin with one coordinate per component, constant on its nodes."
+        where = ("The coordinates vary within components. Use ", Setting("drop_first", False), remedy)
     warn(f"The graph has {len(sizes):,} connected components ({shown} nodes). ", *where)

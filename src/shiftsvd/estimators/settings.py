@@ -41,12 +41,12 @@ def as_one_fit(method: Callable[P, R]) -> Callable[P, R]:
 
 
 def warn_unconverged(components: Iterable[int], effort: str, most: str) -> None:
-    """Warn of components that exceed the tolerance; of none if one may have been missed."""
+    """Warn of components that exceed the tolerance or, if none does, of components that may have been missed."""
     if listed := list(components):
         text = f"Component{'s' * (len(listed) > 1)} {few(listed)} did not converge in {effort}. "
-        text += "Equal eigenvalues have no eigenvectors of their own; for others, raise "
+        text += "Vectors of equal eigenvalues are not unique. If the eigenvalues differ, raise "
     else:
-        text = f"Components may have been missed: {effort} did not prove the opposite. Raise "
+        text = f"Components may have been missed: {effort} could not rule this out. Raise "
     warn(text, Setting(most), " or ", Setting("tol"), ".")
 
 

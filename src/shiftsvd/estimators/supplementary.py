@@ -180,7 +180,7 @@ class Supplementary:
 
 
 def supplementary(columns: Any, scores: Any) -> Supplementary:
-    """Place columns that took no part in a fit among its components.
+    """Compute the positions of columns that took no part in a fit among its components.
 
     Rows without a value in a column are left out for this column. Supplementary rows need no function: `transform` of
     the fitted model places them.

@@ -514,7 +514,11 @@ def _report_match(target: Target, method: ProjectName, quiet: bool) -> None:
             quiet,
         )
     if found["matched"] < _MIN_MATCHED * n:
-        remedy = "Use --project lsq" if method == "mean" else "Check their standard errors (columns *_se)"
+        remedy = (
+            "Use --project lsq"
+            if method == "mean"
+            else "Check the standard errors of the scores (columns *_se, not in .npy)"
+        )
         warnings.warn(f"{file} has only {used}, so scores are less accurate. {remedy}.", stacklevel=2)
     if target.match.in_segments(target.basis.used):
         warnings.warn(

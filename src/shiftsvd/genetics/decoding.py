@@ -123,10 +123,10 @@ class VcfFile(VariantFile):
         usual = next((name for name in (("GT", "DS") if calls else ("DS", "GT")) if name in declared), None)
         self._field = field or usual
         if self._field not in declared:
-            have = ", ".join(declared) or "none"
-            raise ValueError(
-                f"{path} must declare the FORMAT field {field or 'GT or DS'} in its header, which declares {have}"
-            )
+            wanted = field or "GT or DS"
+            got = f"{path} must declare the FORMAT field {wanted} in its header, got {', '.join(declared) or 'none'}. "
+            other = "Choose a declared field with ", Setting("key"), "."
+            raise Refused(got, *(other if declared else (f"Export the file with {wanted}.",)))
         self.dosages = self._field != "GT"
         super().__init__(path, [Person("0", name) for name in self._file.samples], memory_limit)
 

@@ -188,7 +188,7 @@ class LabelTable(NamedTuple):
         if found.keys().isdisjoint(keys):
             raise ValueError(
                 f"{self.path} has no label of any sample. Its ids are {few(map(_shown, found))}; those of the "
-                f"genotypes are {few(map(_shown, keys))}."
+                f"genotypes are {few(map(_shown, keys))}. Write ids as in the genotypes."
             )
         message = _told("of the genotypes without a label", keys, found)
         message += _told("of the labels not among the genotypes", found, set(keys))
@@ -205,7 +205,8 @@ class LabelTable(NamedTuple):
         for number, row in self.rows:
             if len(row) != len(self.header):
                 raise ValueError(
-                    f"{self.path}, line {number:,}: must have {len(self.header)} fields as the header, got {len(row)}"
+                    f"{self.path}, line {number:,}: must have the {len(self.header):,} fields of the header, got "
+                    f"{len(row):,}. Correct this line."
                 )
 
     def _by_sample(self, place: int, fid: int | None) -> dict[tuple[str, str], str]:

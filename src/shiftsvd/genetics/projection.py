@@ -402,12 +402,12 @@ def _no_common_variants(file: str, n: int, counts: dict[str, int], are_numbers: 
         else "use the same reference with plink2 --ref-from-fa"
     )
     return Refused(
-        f"{file} has no usable variants of the {n:,} in the model. {counts['absent']:,} are absent by position and "
-        "name (if the genome builds differ, lift one of the files over, or use the same rsIDs; if the files have other "
-        "names of chromosomes, rename them, or use ",
+        f"{file} has no usable variants of the {n:,} in the model. Absent by position and name: "
+        f"{counts['absent']:,} (if the genome builds differ, lift one of the files over, or use the same rsIDs; if the "
+        "files have other names of chromosomes, rename them, or use ",
         *(Setting("match", "name"), "). "),
-        f"{counts['mismatched']:,} have different alleles ({remedy}). "
-        f"{counts['ambiguous']:,} are ambiguous, with alleles A/T or C/G (if both files use the same strand, pass ",
+        f"With different alleles: {counts['mismatched']:,} ({remedy}). "
+        f"Ambiguous, with alleles A/T or C/G: {counts['ambiguous']:,} (if both files use the same strand, pass ",
         *(Setting("trust_ambiguous", True), "). "),
-        f"{counts['unclear']:,} have duplicate records or conflicting name and position.",
+        f"With duplicate records or conflicting name and position: {counts['unclear']:,}.",
     )

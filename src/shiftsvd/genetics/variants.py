@@ -144,7 +144,9 @@ def _full_lines(path: Path, kind: str, header: list[str], rows: Iterator[tuple[i
         if kind == ".bim" and len(row) == len(header) - 1:
             row.insert(header.index("CM"), "0")  # optional in PLINK 1.9
         if len(row) < len(header):
-            raise ValueError(f"{path}, line {number:,}: must have {len(header):,} fields, got {len(row):,}")
+            raise ValueError(
+                f"{path}, line {number:,}: must have {len(header):,} fields, got {len(row):,}. Correct this line."
+            )
         yield row
 
 
@@ -194,7 +196,7 @@ def _open(path: Path) -> Iterator[IO[bytes]]:
             unpacked = zstandard.ZstdDecompressor().stream_reader(packed, read_across_frames=True)
             yield cast("IO[bytes]", BufferedReader(unpacked))
     except zstandard.ZstdError as error:
-        raise ValueError(f"{path} cannot be read: {error}") from error
+        raise ValueError(f"{path} is damaged: {error}. Copy it again.") from error
 
 
 def read_samples(genotypes: Path) -> Samples:

@@ -192,7 +192,7 @@ class Opened:
 
     @property
     def by_features(self) -> bool:
-        """Whether the rows of `matrix` are features."""
+        """True if the rows of `matrix` are features."""
         return self.transposed == (self.samples == "rows")
 
     def with_features(self, names: Labels | None) -> "Opened":

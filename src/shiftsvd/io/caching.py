@@ -207,7 +207,8 @@ class Cached(_Same):
             kept.is_full = True
             with suppress(OSError):
                 part.unlink()
-            log_notice(f"{kept.folder.parent} gets no further copies of {self.name}, which is read again: {error}.")
+            no_more = f"{kept.folder.parent} stores no more copies of {self.name}: {error}."
+            log_notice(f"{no_more} Each pass reads the rest from the file.")
 
 
 def _itself(source: RowSource) -> RowSource:

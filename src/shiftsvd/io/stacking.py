@@ -11,7 +11,7 @@ import numpy as np
 
 from shiftsvd.backends.entries import Among, SomeColumns, SomeRows
 from shiftsvd.backends.source import HeldRows, OnTop, RowSource, SideBySide, bytes_of
-from shiftsvd.errors import Part, Refused, Setting, few
+from shiftsvd.errors import Part, Refused, Setting, few, plural
 from shiftsvd.io.base import Labels, Opened, Orient, bounded, labels, reading, without_version
 from shiftsvd.io.sniff import split_element
 from shiftsvd.runs.memory import parse_bytes
@@ -29,8 +29,9 @@ def common_features(
     if _are_equal(own):
         return list(opened)
     named = with_same_ids(own)
-    if n := np.count_nonzero(np.concatenate(named) != np.concatenate(own)):
-        notice(f"{several(paths)}: the versions of {n:,} ids differ from those of an earlier file, and are ignored.")
+    if n := int(np.count_nonzero(np.concatenate(named) != np.concatenate(own))):
+        versions = f"the versions of {plural(n, 'id')} differ from those of an earlier file"
+        notice(f"{several(paths)}: {versions}, and are ignored.")
     if _are_equal(named):
         return [replace(each.with_features(named[0]), features=None) for each in opened]
     places = list(map(_places, paths, named))
@@ -112,7 +113,8 @@ def _places(path: Path, names: Labels) -> Index:
 def _notify(counts: list[int], n_common: int, n_all: int, join: Join) -> None:
     each = f"{counts[0]:,} to {counts[-1]:,}" if counts[0] < counts[-1] else f"{counts[0]:,}"
     of_all = f"{len(counts):,} files have {each} features each, {n_common:,} of {n_all:,} in common"
-    inner = f"The other {n_all - n_common:,} are excluded."
+    others = n_all - n_common
+    inner = f"{plural(others, 'other feature')} {'is' if others == 1 else 'are'} excluded."
     outer = f"All {n_all:,} are kept, with 0 where a file lacks a feature."
     notice(
         f"{of_all}. {inner if join == 'inner' else outer}" if n_common < n_all else f"{of_all}, in different orders."

@@ -117,8 +117,8 @@ def take_rows(X: CSR, lo: int, hi: int) -> CSR:
     sound = 0 <= start <= stop <= min(len(X.indices), len(X.data)) and np.all(np.diff(X.indptr[lo : hi + 1]) >= 0)
     if not sound or (len(indices) and (indices.min() < 0 or indices.max() >= X.shape[1])):
         raise ValueError(
-            "The index arrays of the CSR matrix were changed after as_operator and lead out of the matrix. "
-            "Rebuild the matrix and call as_operator again."
+            "The index arrays of the CSR matrix were changed after as_operator and refer to entries outside of the "
+            "matrix. Create the matrix and call as_operator again."
         )
     if lo == 0 and hi == X.shape[0]:
         return X
@@ -276,11 +276,11 @@ def unpack_differences(words: Array, edges: Array, starts: Array, first: int, ou
 def _bits(words: Array, edges: Array, first: int, size: int, most_bits: int) -> Array:
     widths, left = np.divmod(np.diff(edges), _LANES)
     if edges.min() < 0 or edges.max() > len(words):
-        raise ValueError("chunks lead out of the words")
+        raise ValueError("the edges of chunks must be within the words")
     if left.any() or widths.min(initial=0) < 0 or widths.max(initial=0) > most_bits:
         raise ValueError("a chunk has a wrong number of words")
     if not (0 <= first < CHUNK and first + size <= CHUNK * len(widths)):
-        raise ValueError("numbers outside of the chunks")
+        raise ValueError("the numbers to unpack must be within the chunks")
     out = np.zeros((len(widths), _STEPS, _LANES), np.uint32)
     for width in np.unique(widths[widths > 0]).tolist():
         own = np.flatnonzero(widths == width)

@@ -7,7 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from shiftsvd.backends import as_operator
-from shiftsvd.errors import Refused, Setting, refuse
+from shiftsvd.errors import Refused, Setting, plural, refuse
 from shiftsvd.kernels import threads
 from shiftsvd.missing.gaps import Gaps, HeldGaps, Hidden, Observed, UnstoredGaps, gaps_of
 from shiftsvd.names import MAX_ITER, BiasName, MissingName
@@ -217,7 +217,7 @@ def complete_matrix(
         state, n_iter, converged = descend(gaps, state, penalty, tol, max_iter)
         if not converged:
             warn(
-                f"The completion did not converge in {n_iter:,} steps: a step still changes it by more than "
+                f"The completion did not converge in {plural(n_iter, 'step')}: the last step changed it by more than "
                 f"tol={tol:g}. Raise ",
                 *(Setting("max_iter"), " or ", Setting("penalty"), f" (now {penalty:.3g}), or fit fewer components."),
             )

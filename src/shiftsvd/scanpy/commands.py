@@ -203,7 +203,7 @@ class CellHooks(cli.Hooks):
         have = [DEFAULT_MASK in annotations.columns(path, "features") for path in annotations.paths]
         if not any(have):
             return False
-        why = f"only {sum(have):,} of {len(have):,} files have this column" if not all(have) else None
+        why = f"this column is in only {sum(have):,} of {len(have):,} files" if not all(have) else None
         with_gaps = self.settings.left_missing != "error"
         why = why or ("the data have missing values" if with_gaps else _disagreement(annotations))
         if why:
@@ -372,8 +372,10 @@ class CellHooks(cli.Hooks):
         if selected is not None and (unknown or len(absent)):
             notes = [f"Removed {plural(unknown, 'feature')} that the model does not have."] * bool(unknown)
             if len(absent):
-                of_sums = f"{len(absent):,} of the model's {len(model.names):,} features of sums such as library sizes"
-                notes.append(f"The file lacks {of_sums}: {few(model.called(absent))}.")
+                share = (
+                    f"{len(absent):,} of the {len(model.names):,} features that library sizes and other sums of the fit"
+                )
+                notes.append(f"The file lacks {share} include: {few(model.called(absent))}. Sums are over the others.")
             notice(f"{file}: {' '.join(notes)}")
         return renamed, places
 

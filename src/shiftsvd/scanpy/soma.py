@@ -24,7 +24,7 @@ _GROUP: Final = ("__group", "__tiledb_group.tdb")
 
 
 class Selection(NamedTuple):
-    """Where a matrix lies in an experiment."""
+    """Location of a matrix in an experiment."""
 
     uri: str  # of the array
     measurement: str
@@ -130,7 +130,8 @@ def _cells(
     frame = _Frame(path, experiment.obs, query)
     if not len(frame.joined):
         every = "no cells" if query is None else "no cells that satisfy "
-        raise Refused(f"{path} has {every}", *(() if query is None else (Setting("obs_query", query),)), ".")
+        asked = () if query is None else (Setting("obs_query", query), ". Change this condition")
+        raise Refused(f"{path} has {every}", *asked, ".")
     io.bounded(f"{path}: names of {len(frame.joined):,} cells", 100 * len(frame.joined), memory_limit)
     return frame.joined, frame.names("obs", memory_limit)
 

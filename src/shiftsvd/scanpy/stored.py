@@ -307,7 +307,12 @@ def places_of(adata: Any, reference: Any, names: Any, of: str, max_absent: float
         unknown = new.called(matched(_genes_of(reference), new).places < 0)
         raise ValueError(
             f"the new cells lack {len(absent):,} of the {len(names):,} genes {of} (limit {100 * max_absent:g} %, "
-            f"max_absent): {few(absent)}. Genes of the new cells that the reference lacks: {few(unknown)}."
+            f"max_absent): {few(absent)}. Genes of the new cells that the reference lacks: {few(unknown)}. "
+            + (
+                "Pass cells with the gene names of the reference."
+                if len(absent) == len(names)
+                else "Raise max_absent, or run shiftsvd.scanpy.pca on the genes that both have."
+            )
         )
     if len(absent):
         then = "Library sizes are sums of the others" if of == OF_SUMS else "These genes are treated as missing"

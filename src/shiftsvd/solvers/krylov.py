@@ -187,7 +187,7 @@ class Factorization:
         self._end_step(W, squares, below, power)
 
     def take_steps(self, steps: int, step_taker: StepTaker) -> int:
-        """Take at most `steps` steps in one call, without a restart; return how many, 0 if the kernel takes none."""
+        """Take at most `steps` steps in one call, without a restart; return the number taken, or 0 without a kernel."""
         steps = min(steps, (min(self.columns, self.B.shape[1], self.n) - self.size) // self.width - 1)
         W = self.block
         if steps < 1 or not (shared and shared.fills_registers(self.B, W)):

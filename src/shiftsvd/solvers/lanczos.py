@@ -107,7 +107,7 @@ class BlockLanczos(Solver):
         return solve(p, budget, rng).factors(A if A.costs.file_bytes else p.A, budget)
 
     def shape(self, k: int | float, A: Operator) -> problem.Shape:
-        """Choose the number of columns of products, by k and the speed of kernels, and of the basis.
+        """Choose the columns of blocks and of the basis, by k and the speed of kernels.
 
         Parameters
         ----------

@@ -472,7 +472,7 @@ class Family:
         return None
 
     def union(self, Z: list[Panel]) -> tuple[Panel, int]:
-        """Return an orthogonal matrix and how many of its columns span all columns of Z."""
+        """Return an orthogonal matrix and the number of its first columns that span all columns of Z."""
         N = self.basis.size
         if Z[0].shape[1] == N:
             return np.eye(N), N

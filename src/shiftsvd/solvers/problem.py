@@ -65,7 +65,7 @@ class Problem:
         return min(self.k, len(theta))
 
     def steps_missing(self, theta: Vector) -> int:
-        """Return how many more steps the basis takes at least to hold all components."""
+        """Return the least number of further steps after which the basis can hold all components."""
         if not isinstance(self.k, float):  # with few start vectors, the basis begins with fewer columns than components
             return max(0, -(-(self.k - len(theta)) // self.shape.block))
         shortfall = self.total * self.k - float(np.sum(np.maximum(theta, 0)))
@@ -152,7 +152,7 @@ class Products:
 
     @property
     def steps_left(self) -> int:
-        """Return how many steps the budget allows; only for data in memory, where a step is a pass."""
+        """Return the number of steps that the budget allows; only for data in memory, where a step is a pass."""
         return self.budget.max_passes + 1 - self.budget.used - self.last_reads
 
     def may_step(self, steps: int = 1, more: int = 0) -> bool:

@@ -227,7 +227,7 @@ def unproven(p: Problem, ritz: Ritz, proven: Proven) -> list[CountBound]:
 
 
 def with_probe_level(p: Problem, G: Products, ritz: Ritz, kept: Ritz, proven: Proven) -> tuple[Ritz, Proven]:
-    """Bound errors by the level of a probe, or, if this level is too high to prove the tolerance, as before it."""
+    """Bound errors by the level of a probe, or without it if this level is too high to prove the tolerance."""
     if np.max(tol_ratios(p, G, kept)) <= 1:
         return kept, proven
     return replace(ritz, level=np.inf), replace(proven, level=np.inf)

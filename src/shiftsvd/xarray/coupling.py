@@ -186,7 +186,7 @@ def _total_squares(C: Operator, F: SVDResult, rng: np.random.Generator) -> tuple
 
 def _cca(x: Anomalies, y: Anomalies, n_modes: int, leading: Mapping[str, Any], options: FieldOptions) -> Pairs:
     root = np.sqrt(x.A.shape[0] - 1)
-    fx, fy = (_leading(of.A, of.squares, k, options) for of, k in zip((x, y), leading.values(), strict=True))
+    fx, fy = (_leading(name, of, k, options) for name, of, k in zip("XY", (x, y), leading.values(), strict=True))
     P, correlations, Qh = np.linalg.svd(fx.U.T @ fy.U)
     integer("n_modes", n_modes, 1, len(correlations), f" for {len(fx.S)} and {len(fy.S)} components")
     maps = (Qh[:n_modes] * fy.S) @ fy.Vh
@@ -198,10 +198,10 @@ def _cca(x: Anomalies, y: Anomalies, n_modes: int, leading: Mapping[str, Any], o
     return Pairs(patterns, [F.U @ p * root for F, p in sides], duals, {}, attrs)
 
 
-def _leading(A: Operator, squares: Vector, k: Any, options: FieldOptions) -> SVDResult:
-    F = with_small_cells(A, options.svd(A, k if isinstance(k, float) else min(k, *A.shape)), squares)
+def _leading(name: str, of: Anomalies, k: Any, options: FieldOptions) -> SVDResult:
+    F = with_small_cells(of.A, options.svd(of.A, k if isinstance(k, float) else min(k, *of.A.shape)), of.squares)
     if F.info.rank == 0:
-        raise ValueError("X and Y must vary along their samples, got a field with all anomalies 0")
+        raise ValueError(f"all anomalies of {name} are 0. Pass a field that varies along its samples.")
     F = F.truncate(F.info.rank)
     return SVDResult(np.asarray(F.U), F.S, np.asarray(F.Vh), F.info)
 

@@ -275,7 +275,7 @@ def notice_open_slopes(counts: Vector, n: int, names: Sequence[str]) -> None:
         if count:
             notice(
                 f"Covariate {name!r} does not vary, or depends on the others, over the values of {count:,} of {n:,} "
-                "cells. They do not determine its slope, which may be 0."
+                "cells. Values of such a cell do not determine the slope of the covariate, which may be 0."
             )
 
 
@@ -515,12 +515,16 @@ def cell_weights(da: "DataArray", weights: Any, space: Dims, cells: Places | Non
         weights = np.sqrt(np.cos(np.deg2rad(latitude_of(da))).clip(0))
     w = _over_space(da, weights, space).flatten()
     w = w if cells is None else w[cells]
-    bad = np.count_nonzero(~(np.isfinite(w) & (w >= 0)))
+    bad = int(np.count_nonzero(~(np.isfinite(w) & (w >= 0))))
     if bad or not w.any():
         raise Refused(
             Setting("weights"),
             " must be finite, at least 0, and not all 0, "
-            + (f"but {bad:,} of {len(w):,} are negative or not finite" if bad else f"but all {len(w):,} are 0")
+            + (
+                f"got {plural(bad, 'negative or not finite value')} in {len(w):,} cells"
+                if bad
+                else f"got 0 in all {len(w):,} cells"
+            )
             + ". To exclude cells, mask them with NaN in da.",
         )
     # Results are divided by weights, so replace a weight of 0, as at the poles, by eps times the largest weight.

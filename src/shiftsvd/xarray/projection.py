@@ -223,8 +223,12 @@ def _scores_by_product(X: Any, eofs: xarray.Dataset, V: Panel, unknown: Any) -> 
 def _check_no_gaps(missing: int, unknown: int, eofs: xarray.Dataset) -> None:
     if not missing and not unknown:
         return
-    causes = [f"{missing:,} are missing"] if missing else []
-    causes += [f"{plural(unknown, 'value')} belong to groups without values in the cell in the fit"] if unknown else []
+    causes = [plural(missing, "value") + (" is missing" if missing == 1 else " are missing")] if missing else []
+    causes += (
+        [f"no mean is known for {plural(unknown, 'value')}: the fit had no values of the group in the cell"]
+        if unknown
+        else []
+    )
     if "rotation" in eofs.attrs:
         remedy = 'project on modes of pca with missing="em" before their rotation, or fit with missing="mean"'
     elif eofs.attrs.get("missing") == "em":

@@ -67,8 +67,8 @@ class Regressors:
         plain = self.labels.dtype != object
         levels = np.unique(self.labels) if plain else np.asarray(factorize(self.labels, sort=True)[1])
         if len(levels) == len(self.labels) > 1:
-            text = f" has a different label for each of the {len(levels):,} samples, so all anomalies would be 0"
-            raise Refused(Setting("groups"), text)
+            text = f" has a different label for each of the {len(levels):,} samples, so all anomalies would be 0. "
+            raise Refused(Setting("groups"), text, "Pass labels that several samples share.")
         return levels
 
     def one_hot(self, levels: Labels | None) -> Panel:

@@ -461,7 +461,10 @@ def bootstrap(
     places = [rows[present[rows]] for rows in _drawn_rows(da, over, along, length, n_samples, generator(rng))]
     space, Q = _sample_coordinates(products["samples"])
     if len(V) > Q.shape[1]:
-        raise ValueError(f"eofs must have at most {Q.shape[1]:,} modes, the rank of the anomalies, got {len(V):,}")
+        raise ValueError(
+            f"eofs must have at most {Q.shape[1]:,} modes, the rank of the anomalies, got {len(V):,}. Select "
+            "fewer modes."
+        )
     start = products["scores"].T @ Q  # the known modes in the coordinates of the space
     drawn = [_drawn_modes(space[rows], start) for rows in places]
     variances, congruence = (np.array([each[j] for each in drawn]) for j in (0, 1))

@@ -486,8 +486,8 @@ def _notice_unequal_steps(index: Any, what: str, dim: Hashable) -> None:
 def check_no_empty_steps(rows: Mask, what: str) -> None:
     if absent := int(np.count_nonzero(~rows)):
         raise Refused(
-            f"{what} requires values at every step, but {absent:,} of {len(rows):,} samples have none, the first at "
-            f"position {int(np.argmin(rows)):,}. Fill them, "
+            f"{what} requires values at every step, but there are none at {absent:,} of {len(rows):,} samples, first "
+            f"at position {int(np.argmin(rows)):,} (counted from 0). Fill these samples, "
             "select a period without gaps, or fit with ",
             *(Setting("missing", "mean"), ' or "em".'),
         )

@@ -97,7 +97,7 @@ def test_a_fit_that_a_card_cannot_hold_ends_in_a_line_or_goes_on_on_the_host(
     assert refused.exit_code == 1
     assert refused.stderr == "Error: The memory of cpu is too small for this fit. Use --device cpu.\n"
     done = invoke(*given, "auto")
-    assert "The memory of cpu is too small for this fit. The CPU computes it instead." in done.stderr
+    assert "The memory of cpu is too small for this fit. The fit runs on the CPU instead." in done.stderr
     found = json.loads(done.stdout)["singular_values"]
     assert np.allclose(found, ss.PCA(2, tol=1e-8, random_state=0).fit(X).singular_values_, rtol=1e-7)
 

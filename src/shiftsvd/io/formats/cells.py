@@ -276,7 +276,7 @@ def has_leading_zeros(texts: Any) -> bool:
 
 
 def proves(texts: Any, decimal: str) -> tuple[bool, npt.NDArray[np.intp]]:
-    """Return whether a cell has the decimal mark where it cannot separate thousands, as 59.4, and where it may."""
+    """Return True if a cell proves its decimal mark, as 59.4 does, and the places of unclear cells, such as 1.234."""
     unclear = pc.match_substring_regex(texts, rf"^[^\d.,]*[1-9]\d{{0,2}}{re.escape(decimal)}\d{{3}}[^\d.,]*$")
     marked = pc.match_substring(texts, decimal)
     if not pc.any(marked).as_py():

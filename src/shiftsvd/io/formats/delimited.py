@@ -189,9 +189,11 @@ class Rows:
         source = self.head.source
         if tallies and isinstance(source, TextRows) and source.separator == ";":
             one, mark = tallies[0], tallies[0].decimal
-            text = f"column {one.name!r}: {one.grouped} is read with {mark!r} as the decimal mark, as no cell shows it."
+            read = f"is read with {mark!r} as the decimal mark, but may be a whole number"
             use_other = Setting("thousands", mark), " if it separates thousands"
-            yield Finding(text, (use_other,), (one.name,), is_error=False, applies=False)
+            yield Finding(
+                f"column {one.name!r}: {one.grouped} {read}.", (use_other,), (one.name,), is_error=False, applies=False
+            )
 
     def _categories(self) -> Iterator[tuple[int, Iterable[str]]]:
         yield from () if self.choices.remembered else self.form.classes.items()
@@ -222,7 +224,9 @@ class Rows:
             said = {mark for tally in self.tallies.values() for mark in tally.marks}
             marks = [mark for mark in self.choices.na if mark not in said and not self._is_marked(mark)]
             if marks:
-                yield Finding(f"no cell of a feature is {' or '.join(map(repr, marks))}.", is_error=False)
+                yield Finding(
+                    f"no cell of a feature has the missing value {' or '.join(map(repr, marks))}.", is_error=False
+                )
 
     def _is_marked(self, mark: str) -> bool:
         return any(not self.numbers.marked.isdisjoint(values_of([mark], decimal)) for decimal in OTHER)

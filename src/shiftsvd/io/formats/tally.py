@@ -68,7 +68,7 @@ Kind = Literal["measurement", "identifier", "label", "date", "constant", "text"]
 
 @dataclass(frozen=True)
 class Finding:
-    """Something about columns that a reader of the table should know, with the settings that would do."""
+    """A message about columns of a table, with the settings that resolve it."""
 
     text: str
     uses: tuple[tuple[Part, ...], ...] = ()
@@ -229,11 +229,11 @@ class Tally:
 
     @property
     def is_open(self) -> bool:
-        """Return True for a column such as 1.234, 5.100, whose mark is taken for the decimal one."""
+        """Return True for a column such as 1.234, 5.100, whose mark is read as decimal, but may separate thousands."""
         return self.grouped.count > 0 and not self.proven and self.unclear is None and not self._may_be_grouped
 
     def forget(self, cell: str) -> bool:
-        """Remove one cell from those that do not fit; return False if it is none of them."""
+        """Remove a cell from the cells that do not fit; return False if the cell is not among them."""
         seen = self.texts.get(cell)
         if seen is not None:
             seen.count -= 1

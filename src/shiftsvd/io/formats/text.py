@@ -67,7 +67,7 @@ def _without_mark(path: Path, begin: bytes) -> str:
 
 
 def is_utf8(path: Path) -> bool:
-    """Return True for a file in UTF-8 with characters beyond ASCII, which is hardly text in another encoding."""
+    """Return True for valid UTF-8 beyond ASCII; text in another encoding is almost never valid UTF-8."""
     decoder, is_ascii = codecs.getincrementaldecoder("utf-8")(), True
     with open_bytes(path) as stream:
         try:

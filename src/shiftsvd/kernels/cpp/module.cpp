@@ -110,8 +110,8 @@ Rows<D, I> range(const Vector<const D> &data, const Vector<const I> &indices, co
 }
 
 constexpr const char *leads_out =
-    "The index arrays of the CSR matrix were changed after as_operator and lead out of the matrix. "
-    "Rebuild the matrix and call as_operator again.";
+    "The index arrays of the CSR matrix were changed after as_operator and refer to entries outside of the matrix. "
+    "Create the matrix and call as_operator again.";
 
 // Throws if a kernel would read or write outside of its arrays. Call it without the GIL, because it reads all indices.
 template <class D, class I>
@@ -643,13 +643,13 @@ Chunks chunks(const Words &words, const Vector<const std::int64_t> &edges, std::
   const std::int64_t *edge = edges.data();
   require(count >= 0, "no edges");
   for (std::int64_t i = 0; i <= count; i++) {
-    require(0 <= edge[i] && std::size_t(edge[i]) <= words.shape(0), "chunks lead out of the words");
+    require(0 <= edge[i] && std::size_t(edge[i]) <= words.shape(0), "the edges of chunks must be within the words");
     std::int64_t step = i ? edge[i] - edge[i - 1] : 0;
     require(0 <= step && step % words_per_bit == 0 && step / words_per_bit <= most_bits,
             "a chunk has a wrong number of words");
   }
   require(0 <= first && first < chunk_numbers && first + size <= count * chunk_numbers,
-          "numbers outside of the chunks");
+          "the numbers to unpack must be within the chunks");
   return {words.data(), edge, count};
 }
 
