@@ -234,3 +234,40 @@ def test_a_header_with_another_unit_is_refused_and_named(tmp_path: Path, fitted:
     said = invoke("transform", tmp_path / "out" / "model.safetensors", tmp_path / "b.csv", "-o", "-").stderr
     assert f"{fitted!r} in the model, {new!r} here. Convert these columns, and name them as in the model." in said
     assert "--max-absent" not in said.partition("Names differ")[2]
+
+
+def test_the_command_of_info_runs_where_cells_in_another_unit_are_missing_values(tmp_path: Path) -> None:
+    path = tmp_path / "table.csv"
+    path.write_text("who,share,b\n" + "".join(f"p{i},{'3.5%' if i == 2 else i / 10},{i * i}\n" for i in range(6)))
+    found = json.loads(done("info", path, "--json").stdout)
+    assert found["n_missing"] == 1
+    done(*shlex.split(found["command"])[1:])
+
+
+@pytest.mark.parametrize(
+    ("text", "never"),
+    [
+        ("who,a,b\np0,1.5,3\np1,2.5,5\np2,4,6\n,,\nitem,price,stock\nq0,9.5,7\n", "--na"),
+        ("who,a,b\np0,1,5,3,0\np1,2,5,5,5\np2,4,0,6,5\n", "--skip"),
+        ('{"who": "p0", "a": 1.5}\n{"who": "p1", "a": 2.5}\n{"who": "p2", "a": 4}\n', "--comment"),
+    ],
+)
+def test_no_option_is_suggested_where_it_would_misread_the_table(tmp_path: Path, text: str, never: str) -> None:
+    path = tmp_path / "table.csv"
+    path.write_text(text)
+    result = invoke("fit", path, "-k", 1)
+    assert result.exit_code == 1
+    assert never not in result.stderr
+
+
+def test_a_delimiter_is_not_suggested_again(tmp_path: Path) -> None:
+    path = tmp_path / "table.csv"
+    path.write_text("who،a\np0،1.5\np1،2.5\np2،4\n")
+    assert "--sep ';'" in invoke("fit", path, "-k", 1).stderr
+    assert "--sep ';'" not in invoke("fit", path, "-k", 1, "--sep", ";").stderr
+
+
+def test_a_row_of_numbers_and_texts_as_the_header_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "table.txt"
+    path.write_text("[[ 44.12 p0]\n [ 26.74 p1]\n [ 6.72 p2]]\n")
+    assert "'44.12' is a number" in done("fit", path, "-k", 1, "--columns", "44.12").stderr

@@ -618,8 +618,74 @@ def attacks() -> Iterator[tuple[str, str, Right]]:
     )
 
 
+def misread() -> Iterator[tuple[str, str, Right]]:
+    """Tables whose first hint or first reading was once wrong."""
+    A, B = [12.5, 7.25, 9.75, 10.5, 8.5, 11.25], [3.0, 5.0, 2.0, 8.0, 6.0, 4.0]
+    P: Right = [("a", A), ("b", B)]
+    rows = [f"p{i},{A[i]},{B[i]:g}\n" for i in range(6)]
+    body = "".join(rows)
+    for price in ("€ {},-", "{},- €", "CHF {}.-", "{}.-"):
+        paid = "".join(f"p{i};{price.format(int(B[i]))};{A[i]}\n" for i in range(6))
+        yield f"prices such as {price}", "who;b;a\n" + paid, [P[1], P[0]]
+    halves = [f"{'NS'[i // 3]},x{i},{A[i]},{B[i]:g}\n" for i in range(6)]
+    totals = ["N Total,,29.5,10\n", "S Total,,30.25,18\n"]
+    yield (
+        "totals of a group that is called N",
+        "area,who,a,b\n" + "".join([*halves[:3], totals[0], *halves[3:], totals[1], "Grand Total,,59.75,28\n"]),
+        P,
+    )
+    sums = ["N,,29.5,10\n", "S,,30.25,18\n"]
+    yield (
+        "subtotals without a label in a later column",
+        "area,who,a,b\n" + "".join([*halves[:3], sums[0], *halves[3:], sums[1], ",,59.75,28\n"]),
+        P,
+    )
+    top = f"Polska,{sum(A)},{sum(B):g}\n"
+    yield "the sum of the others in the first row", f"who,a,b\n{top}{body}", P
+    yield (
+        "the sum of the others in a first row without names",
+        "a,b\n" + "".join(line.partition(",")[2] for line in f"{top}{body}".splitlines(keepends=True)),
+        P,
+    )
+    sap = "".join(f"|{1000 + i} |p{i}|{A[i]}|{B[i]:g}|\n" for i in range(6))
+    right: Right = [("Werk", [1000.0 + i for i in range(6)]), *P]
+    yield "a total * of one column", f"|Werk|who|a|b|\n{sap}|*||{sum(A)}||\n", right
+    yield "another table below", f"who,a,b\n{body},,\nproduct,price,stock\nq1,3.5,10\nq2,4.5,20\n", []
+    parts = "".join(f"p{i},{A[i]},{B[i]}\n".replace(".", ",") for i in range(6))
+    yield "decimal commas between commas", "who,a,b\n" + parts, []
+    nameless = "".join(line.partition(",")[2] + "\n" for line in parts.splitlines())
+    yield "decimal commas between commas, without names", "a,b\n" + nameless, []
+    thousands = "".join(f"p{i},{i + 1},{37 * i:03},{A[i]}\n" for i in range(6))
+    yield "separators of thousands between commas", "who,n,a\n" + thousands, []
+    printed = "".join(f"{i + 1} p{i} {A[i]} {B[i]}\n" for i in range(6))
+    yield (
+        "numbered rows without a header",
+        printed,
+        [("1", [1.0, 2, 3, 4, 5, 6]), ("3", A), ("4", B)],
+    )
+    yield "another delimiter", "who،a،b\n" + body.replace(",", "،"), []
+    for label in ("Og\u00f3\u0142em", "\u0627\u0644\u0645\u062c\u0645\u0648\u0639", "\u0915\u0941\u0932"):
+        yield f"a last row {label} without sums", f"who,a,b\n{body}{label},60,27\n", P
+    means = (
+        ("\u015arednia", "Odch. std."),
+        ("\u0421\u0440\u0435\u0434\u043d\u0435\u0435", "\u0421\u0442. \u043e\u0442\u043a\u043b."),
+        ("M\u00e9dia", "Desvio padr\u00e3o"),
+    )
+    for one, other in (*means, ("Ortalama", "Std. Sapma"), ("Gemiddelde", "Standaardafwijking")):
+        yield f"{one} and {other} below", f"who,a,b\n{body}{one},9.96,4.67\n{other},1.9,2.2\n", P
+    blanks = "".join(f"p{i} {A[i]} {B[i]}\n".replace(".", ",") for i in range(6))
+    yield "decimal commas between blanks", "who a b\n" + blanks, P
+    half = "".join(f"p{i},{A[i]}\n".replace(".", ",") for i in range(6))
+    yield "decimal commas between commas, one number", "id,a\n" + half, []
+    days = "".join(f"2026/1/{i + 1},{A[i]},{B[i]:g}\n" for i in range(6))
+    station = "day,Tokyo,Tokyo\ndate,mean (°C),mean (°C)\n,quality,number\n" + days
+    yield "a name that repeats above labels", station, [("Tokyo", A), ("Tokyo", B)]
+    yield "lines of JSON", "".join(f'{{"who": "p{i}", "a": {A[i]}, "b": {B[i]}}}\n' for i in range(6)), []
+
+
 def made() -> list[Odd]:
-    groups = (delimiters, titles, total_rows, missing, notations, headers, other_columns, others, exports, attacks)
+    of_forms = (delimiters, titles, total_rows, missing, notations, headers)
+    groups = (*of_forms, other_columns, others, exports, attacks, misread)
     found = [Odd(name, content, right, names=name == "encoding utf-8-sig") for name, content, right in encodings()]
     tables = (
         Odd(name, text.encode(), right, either=name in EITHER) for group in groups for name, text, right in group()

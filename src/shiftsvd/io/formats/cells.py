@@ -149,12 +149,13 @@ def _digits(digits: str, decimal: str) -> tuple[str, bool] | None:
 
 
 def _is_negative(found: re.Match[str]) -> bool | None:
-    signs = [found[name] for name in ("sign", "inner", "behind") if found[name]]
+    behind = "" if found["digits"][-1] in ".," else found["behind"]  # a price of 12 is 12,- in Dutch and German
+    signs = [sign for sign in (found["sign"], found["inner"], behind) if sign]
     brackets = bool(found["open"]), bool(found["close"])
     is_amount = bool(found["money"]) or (found["unit"] or "").strip() in _MONEY
     # SAP writes 12,50-; "2-" may be a grade. Accountants write ($12.50); (0.05) may be a standard error.
-    behind = not found["behind"] or any(mark in found["digits"] for mark in ".,")
-    if brackets[0] != brackets[1] or (brackets[0] and not is_amount) or len(signs) + brackets[0] > 1 or not behind:
+    is_grade = bool(behind) and not any(mark in found["digits"] for mark in ".,")
+    if brackets[0] != brackets[1] or (brackets[0] and not is_amount) or len(signs) + brackets[0] > 1 or is_grade:
         return None
     return brackets[0] or (bool(signs) and signs[0] != "+")
 

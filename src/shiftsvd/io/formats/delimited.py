@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from shiftsvd.errors import Part, Refused, Setting, plural
+from shiftsvd.errors import Part, Refused, Setting, few, plural
 from shiftsvd.io.base import Notation, optional
 from shiftsvd.io.choices import Choices, naming
 from shiftsvd.io.formats.cells import (
@@ -23,6 +23,7 @@ from shiftsvd.io.formats.cells import (
     as_numpy,
     gaps_of,
     is_empty,
+    is_gap,
     is_unit,
     number,
     pa,
@@ -118,6 +119,7 @@ class Rows:
         self._excess: Any = 0.0  # the sums of the totals above
         self._n_excess = 0
         self._labels = set[str]()
+        self._top: tuple[npt.NDArray[np.float64], list[str | float]] | None = None  # the first row
         # Rows that repeat the header, and rows of empty cells: the number of rows above each without them.
         self._headers, self._blanks = list[int](), list[int]()
         self._blank = Seen("")  # rows of empty cells
@@ -238,6 +240,7 @@ class Rows:
             what, label, begin = self._summary
             looks = f"the last row, {label}, holds the {what} of the others and is used as a sample."
             yield Finding(looks, self._skip([begin]), is_error=False)
+        self._add_top()
         keep = Setting("keep_total", True), " to use all rows as samples"
         if 0 < len(self._totals) <= max(1, self.n_rows // 2):
             labels, starts = zip(*self._totals.values(), strict=True)
@@ -251,6 +254,20 @@ class Rows:
             text = f"{plural(seen.count, 'row')} {have} only a name and no values: {seen}."
             uses = (*self._skip(sorted(seen.texts)), keep) if is_few else (keep,)
             yield Finding(text, uses, is_error=is_few, applies=is_few)
+
+    def _add_top(self) -> None:
+        """Take the first row for a total if it is the sum of the others, as that of a country above its regions."""
+        if self._top is None or self.n_rows <= _ADDENDS:
+            return
+        numbers, cells = self._top
+        sums = self.numbers.sums[self.form.numeric]
+        there = np.where(np.isnan(numbers), 0, numbers)
+        n_equal = np.sum((there != 0) & (np.abs(2 * there - sums) <= 1e-9 * self.numbers.sizes[self.form.numeric]))
+        if 1 < n_equal == np.sum(there != 0):
+            place = next(j for j, cell in enumerate(cells) if cell != "")
+            end = len(cells) if place in self.form.numeric else place + 1
+            label = str(cells[place]) if end <= place + 1 else ""
+            self._totals.setdefault(0, (label, self._beginning([shown(cell) for cell in cells[:end]])))
 
     def _skip(self, begins: Sequence[str]) -> tuple[tuple[Part, ...], ...]:
         source = self.head.source
@@ -401,6 +418,8 @@ class Rows:
             maybe = dict[int, str]()
             column, seen = batch.column(j), self._labels
             totals = rows_of_totals(column, seen, is_first=is_first, is_end=is_end, possible=maybe)
+            if not is_first and self.form.label is not None:  # a row with a name and an empty cell is a sample
+                maybe = {i: label for i, label in maybe.items() if label}
             for found, rows in ((totals, self._totals), (maybe, self._maybe)):
                 for i, label in found.items():
                     shown_to = j + 1 if label else batch.num_columns
@@ -415,7 +434,8 @@ class Rows:
         place, cell = next(((j, cell) for j, cell in enumerate(cells) if cell != ""), (-1, ""))
         label, n_filled = str(cell), sum(cell != "" for cell in cells)
         odd = [j for j in self.form.numeric if isinstance(cells[j], str) and cells[j] and not any_number(str(cells[j]))]
-        is_note = _NOTE.match(label) is not None and 2 * len(odd) >= len(self.form.numeric)
+        read = set(self.form.numeric) - self.form.texts
+        is_note = bool(read) and _NOTE.match(label) is not None and 2 * len(read.intersection(odd)) >= len(read)
         if odd and (is_note or (place in self.form.numeric and n_filled == 1 < len(cells))):
             self._add_ragged(self._place(self.n_rows), 1, self._beginning(cells[: place + 1]))
             return True
@@ -427,7 +447,7 @@ class Rows:
         elif total and total not in [label for label, _ in self._totals.values()]:
             self.total = f"a total ({total!r})"
         elif self.n_rows >= _ADDENDS:
-            at = [j for j in self.form.numeric if cells[j] != ""]
+            at = [j for j in self.form.numeric if not is_gap(str(cells[j]))]
             found = [_value(cells[j], self.head.decimals[j]) for j in at]
             if at and None not in found:
                 self._compare(np.array(found, np.float64), at, cells, place)
@@ -453,6 +473,17 @@ class Rows:
             odd = [tally for j, cell in filled if (tally := self.tallies.get(j)) and tally.forget(cell)]
             if len(odd) > 1:
                 self._add_ragged(row, 1, self._beginning(cells))
+        elif self._are_names(cells):
+            names = few([repr(cell) for j, cell in filled if j in self.form.numeric], 2)
+            like = f"row {row:,} holds only texts, such as {names}, like the header of another table."
+            raise Refused(f"{like} Put each table into a file of its own, or correct this row in the file.")
+
+    def _are_names(self, cells: Sequence[str | float]) -> bool:
+        """Return True if all numbers of a row are replaced by texts that differ and occur once in their columns."""
+        read = [j for j in self.form.numeric if j not in self.form.texts]
+        seen = [self.tallies[j].texts.get(str(cells[j])) for j in read if j in self.tallies]
+        new = {each.text for each in seen if each and each.count == 1}
+        return 1 < len(new) == len(read)
 
     def _compare(
         self, values: npt.NDArray[np.float64], at: Sequence[int], cells: Sequence[str | float], place: int
@@ -465,7 +496,8 @@ class Rows:
         are_sums, means = bool(np.all(np.abs(values - of.sums[at]) <= errors)), of.sums[at] / n
         has_no_name = self.form.label is not None and cells[self.form.label] == ""
         is_free = has_no_name or place not in self.form.numeric
-        if are_sums and many > 1:
+        is_sign = not any(map(str.isalnum, label))  # SAP writes * for a total
+        if are_sums and many > (0 if is_sign else 1):
             of_what = f"{label!r}, the sum of the others," if number(label) is None else "of sums"
             self.total = f"a total ({of_what})"
         elif has_no_name and many > 1 and bool(np.all(np.abs(values - means) <= errors / n)):
@@ -507,6 +539,8 @@ class Rows:
             self._add_sums_of_groups(numbers, above)
         for i in np.flatnonzero(np.all(np.isnan(numbers), axis=1))[:_VALUELESS].tolist():
             self._refuse_note(_row_of(batch, i), i)
+        if not self.n_rows and len(numbers):
+            self._top = numbers[0].copy(), _row_of(batch, 0)
         self._add_right_sum(numbers)
         about = form, self.head.called, self.choices.na, lambda i: self._place(self.n_rows + i)
         numbers = with_indicators(numbers, batch, *about)

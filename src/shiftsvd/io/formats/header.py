@@ -6,7 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import suppress
-from itertools import filterfalse, islice, takewhile
+from itertools import filterfalse, islice, pairwise, takewhile
 from pathlib import Path
 from typing import NamedTuple, NoReturn
 
@@ -14,7 +14,7 @@ from shiftsvd.errors import Refused, Setting, plural
 from shiftsvd.io.base import bounded_width
 from shiftsvd.io.choices import Choices
 from shiftsvd.io.formats.cells import OTHER, any_number, is_gap, number
-from shiftsvd.io.formats.columns import TRIPLETS, Layout, Positions, layout_of, positions
+from shiftsvd.io.formats.columns import TRIPLETS, Layout, Positions, layout_of, positions, says_identifiers
 from shiftsvd.io.formats.grid import Grid, Stored, grid_of, is_number, shown, shown_row
 from shiftsvd.io.formats.text import LINES, TextRows, beginning, tabbed, text_form
 from shiftsvd.io.formats.totals import is_total
@@ -22,6 +22,7 @@ from shiftsvd.io.formats.totals import is_total
 _SEP_LINE = re.compile(r"sep=.[ \t]*\r?\n", re.IGNORECASE)  # first line that spreadsheets write
 _RULE = re.compile(r"[-=+|: ]*(-{4}|={4}|[|+]:?-{3})[-=+|: ]*")  # a line drawn between header and rows
 _SEPARATORS = ",\t;|"
+_GROUPED = re.compile(r"[+-]?[1-9]\d{0,2},\d{3}")
 _SHOWN = 60  # characters of a line in an error
 _ENOUGH = 20  # cells that prove the decimal mark of a column
 _ABOVE = 30  # lines among which the header is searched
@@ -91,7 +92,11 @@ def _is_row(cells: list[str], others: Sequence[TextRow], key: str | None) -> boo
     # A first line of numbers is a row, except 0, 1, 2, ...: pandas writes these as names.
     if all(map(_is_header_number, cells)) and cells != list(map(str, range(len(cells)))):
         return True
-    return _is_sample(cells, others) or (key == "triplets" and _is_header_number(cells[min(2, len(cells) - 1)]))
+    return (
+        _is_sample(cells, others)
+        or _is_counted(cells, others)
+        or (key == "triplets" and _is_header_number(cells[min(2, len(cells) - 1)]))
+    )
 
 
 def _names_of_columns(cells: Sequence[str], rows: Sequence[TextRow]) -> tuple[Sequence[str], bool]:
@@ -110,8 +115,11 @@ def _names_of_columns(cells: Sequence[str], rows: Sequence[TextRow]) -> tuple[Se
 
 def _are_counted(rows: Sequence[TextRow]) -> bool:
     """Return True for row names such as those of R: texts, or 1, 2, 3."""
-    first = [row.cells[0].strip() for row in rows]
-    return not all(map(any_number, first)) or first == [str(i + 1) for i in range(len(first))]
+    return not all(any_number(row.cells[0]) for row in rows) or _are_numbered(rows)
+
+
+def _are_numbered(rows: Sequence[TextRow]) -> bool:
+    return [row.cells[0].strip() for row in rows] == [str(i + 1) for i in range(len(rows))]
 
 
 def _is_sample(cells: Sequence[str], rows: Sequence[TextRow]) -> bool:
@@ -123,6 +131,13 @@ def _is_sample(cells: Sequence[str], rows: Sequence[TextRow]) -> bool:
     values = [found.value for found in map(number, others) if found]
     is_unlike = any(value % 1 for value in values) and values != sorted(set(values))
     return is_unlike or ("0" in forms[0] and {*forms, re.sub(r"\d+", "0", name)} == {forms[0]})
+
+
+def _is_counted(cells: Sequence[str], rows: Sequence[TextRow]) -> bool:
+    """Return True for a first line that begins with 1 above lines that begin with 2, 3, ..., as R prints rows."""
+    found = [number(line[0].strip()) for line in (cells, *(row.cells for row in rows))]
+    counted = [each.value for each in found if each] == list(range(1, len(found) + 1))
+    return len(found) > 2 and counted and not all(map(_is_header_number, cells))
 
 
 def _are_padded(rows: Sequence[TextRow], width: int) -> bool:
@@ -217,7 +232,8 @@ def _is_header(line: str, after: str) -> bool:
 
 def _cut(path: Path, text: str, is_all: bool, separator: str | None) -> tuple[str, list[TextRow]]:
     line = next(line for line in io.StringIO(text) if line.strip())
-    likely = [separator] if separator else [mark for mark in _SEPARATORS if mark in line] or [","]
+    likely = [separator] if separator else [mark for mark in _SEPARATORS if mark in line]
+    likely = likely or [",", " "][: 1 + (" " in line.strip())]  # commas below a header with blanks may be decimal marks
     others = [] if separator else [mark for mark in (*_SEPARATORS, " ") if mark in text and mark not in likely]
     tried = dict[str, list[TextRow]]()
     for marks in (likely, others):
@@ -271,6 +287,7 @@ def _records(path: Path, text: str, is_all: bool, separator: str) -> list[TextRo
 def _refuse_lines_above(records: Sequence[TextRow]) -> None:
     """Raise `Refused` for titles above the header, and for labels or units below it."""
     width = _usual_width(records)
+    _refuse_cut_numbers(records[0].cells, [row for row in records[1:] if len(row.cells) == width])
     begin = _first_line(records, width)
     named = _above_numbers([row.cells for row in records[begin:] if len(row.cells) == width])
     if len(records[begin].cells) < width:
@@ -281,8 +298,35 @@ def _refuse_lines_above(records: Sequence[TextRow]) -> None:
         line = records[first - 1].line
         seems = f"the table seems to begin with the line {' '.join(records[first].cells).strip()[:_SHOWN]!r}. "
         raise Refused(f"{seems}Use ", Setting("skip", line), f" to skip {plural(line, 'line')} above it.")
-    if labels := [i for i, each in enumerate(texts) if i and len(each) > 1]:
+    # A row of one text may hold missing values, unless labels are below.
+    last = max((i for i, each in enumerate(texts) if len(each) > 1), default=0)
+    if labels := [i for i, each in enumerate(texts[: last + 1]) if i and each]:
         _refuse_labels(records, labels)
+
+
+def _refuse_cut_numbers(names: Sequence[str], rows: Sequence[TextRow]) -> None:
+    """Raise `Refused` for numbers such as 12,5 and 1,024 in a table with commas between cells."""
+    more = len(rows[0].cells) - len(names) if rows else 0
+    is_header = len(names) > 1 and all(name.strip() and not any_number(name) for name in names)
+    if not (0 < more <= len(names) and is_header) or _are_padded(rows, len(names)):
+        return
+    cut = [[cell.strip().lstrip("+-").isdecimal() for cell in row.cells] for row in rows]
+    has_pairs = all("".join(map("01".__getitem__, each)).count("11") >= more for each in cut)
+    if not has_pairs or any(row.text.count(",") < len(row.cells) - 1 for row in rows):
+        return
+    # R writes no name for the column of row names.
+    if more > 1 or (says_identifiers(names[0]) and not _are_numbered(rows)) or _have_thousands(rows):
+        cells = f"row {rows[0].line} has {len(rows[0].cells)} cells, but the header has {len(names)}."
+        raise Refused(
+            f"{cells} Commas are delimiters, but may also be decimal marks or separate thousands. Save the table with "
+            "semicolons or tabs between cells. If the first column has no name, add one to the header."
+        )
+
+
+def _have_thousands(rows: Sequence[TextRow]) -> bool:
+    """Return True for cells such as 1 and 024 side by side in all rows."""
+    pairs = [{j for j, two in enumerate(pairwise(row.cells)) if _GROUPED.fullmatch(",".join(two))} for row in rows]
+    return any(any(row.cells[j + 1].startswith("0") for row in rows) for j in set[int].intersection(*pairs))
 
 
 def _first_line(records: Sequence[TextRow], width: int) -> int:

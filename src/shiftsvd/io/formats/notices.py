@@ -8,7 +8,7 @@ from typing import Final
 from shiftsvd.errors import Part, Refused, Setting, few, plural
 from shiftsvd.io.base import Notation, Opened, called
 from shiftsvd.io.choices import Choices, naming, shown
-from shiftsvd.io.formats.cells import any_number, same_unit, unit_of_header
+from shiftsvd.io.formats.cells import any_number, number, same_unit, unit_of_header
 from shiftsvd.io.formats.columns import use
 from shiftsvd.io.formats.ranges import short
 from shiftsvd.io.formats.tally import FACTORS, FEW, Finding, Tally, are
@@ -67,12 +67,19 @@ def notice_header(path: Path, names: Sequence[str] | None, first: str, why: str 
     if names is None:
         no_header = "the first line holds numbers, so the file has no header. Columns are named by their numbers."
         log_notice(f"{called(path)}: {no_header}")
-    elif len(names) > 1 and names[0] and all(map(any_number, names[1:])):
-        is_header = f"{called(path)}: the first line is used as the header, although {names[1]!r} is a number. "
+    elif len(names) > 1 and names[0] and (odd := _number_among(names[1:])):
+        is_header = f"{called(path)}: the first line is used as the header, although {odd!r} is a number. "
         log_notice(f"{is_header}If this line is a sample, add a header above it.")
     if why is not None:
         used = f"the first column{f' {first!r}' if first else ''} is used for row names, because {why}. "
         log_notice(f"{called(path)}: {used}To take them from another column, use ", Setting("ids"), ".")
+
+
+def _number_among(names: Sequence[str]) -> str:
+    """Return the first name if all are numbers, as years are, or the first one with decimals, or ""."""
+    if all(map(any_number, names)):
+        return names[0]
+    return next((name for name in names if (found := number(name)) and found.value % 1 and not found.unit), "")
 
 
 # --- findings about several columns ---
@@ -103,7 +110,7 @@ def of_text_columns(tallies: Sequence[Tally], *, alone: bool = False, has_names:
     these = "this column" if len(tallies) - len(free) == 1 else "these columns"
     by_hand = f"correct {these} in the file" if len(free) < len(tallies) else ""
     another = Setting("sep", ";"), " or another character if the columns have another delimiter"
-    uses: list[tuple[Part, ...]] = [another] if alone else []
+    uses: list[tuple[Part, ...]] = [another] if alone and tallies[0].choices.sep is None else []
     for setting, most in _OF_TEXTS.items():
         helped = [tally.name for tally in free if setting in _settings(tally, has_names)]
         uses += [use(setting, helped, most)] if helped else []

@@ -508,6 +508,7 @@ def _n_missing(tally: Tally, choices: Choices) -> int:
     marks = set(values_of(choices.na)).difference(values_of(tally.choices.na))
     n_marked = sum(seen.count for value, seen in tally.sentinels.items() if value in marks)
     n_texts = 0 if tally.text else sum(seen.count for text, seen in tally.texts.items() if text.strip() in choices.na)
+    n_texts += sum(seen.count for seen in tally.units.values() if seen.texts and seen.texts <= {*choices.na})
     is_half = choices.censored == "half" != tally.choices.censored and "<" in tally.limits
     return tally.n_missing + n_marked + n_texts - (tally.limits["<"].count if is_half else 0)
 

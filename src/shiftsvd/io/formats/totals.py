@@ -15,6 +15,7 @@ from shiftsvd.io.formats.columns import as_texts, numbers_of
 _SUMS = (
     r"(?:(?:grand|sub)[- ]?)?(?:totals?|sums?|summe|zwischensumme|gesamt(?:summe|ergebnis)?|ergebnis|insgesamt|totaal|"
     r"total g[eé]n[eé]ral|total general|sous-total|somme|somma|suma(?: total)?|totale(?: generale| complessivo)?|"
+    r"og[oó][lł]em|[lł][aą]cznie|المجموع|الإجمالي|कुल(?: योग)?|योग|"
     r"soma|total geral|razem|suma ko[nń]cowa|celkem|spolu|totalt|i alt|yhteens[aä]|(?:genel )?toplam|итого|всего|"
     r"summa|összesen|σύνολο|ukupno|skupaj|разом|сумма|jumlah|tổng cộng|合計|合计|总计|總計|小計|小计|합계)"
 )
@@ -23,10 +24,12 @@ _STATISTICS = (
     r"mediana|m[eé]diane|minimum|maximum|m[ií]nimo|m[aá]ximo|minimo|massimo|standard deviation|stdev|"
     r"std\.? ?dev(?:iation|\.)?|standardabweichung|[eé]cart[- ]type|desv\. ?(?:est|t[ií]p)\.?|"
     r"desviaci[oó]n (?:est[aá]ndar|t[ií]pica)|deviazione standard|variances?|varianz|n\s*=\s*\d+|m[eé]dia geral|"
+    r"odch\. ?(?:std|stand)\.|odchylenie standardowe|std\. ?sapma|standart sapma|desvio[- ]padr[aã]o|"
+    r"standaard(?:afwijking|deviatie)|ст\. ?откл\.|стандартное отклонение|標準偏差|标准差|표준편차|المتوسط|औसत|"
     r"[sś]rednia|pr[uů]m[eě]r|medelv[aä]rde|gennemsnit|gjennomsnitt|keskiarvo|ortalama|среднее|平均|평균"
 )
 _BRIEF = (
-    r"\*+|%|Σ|mittel|ø|mw|n|sd|s\.d\.|std\.?|se|sem|cv|min\.?|max\.?|m[ií]n\.?|m[aá]x\.?|count|stabw\.?|media|anzahl"
+    r"\*+|%|Σ|mittel|ø|mw|n|sd|s\.d\.|std\.?|se|sem|cv|min\.?|max\.?|m[ií]n\.?|m[aá]x\.?|count|stabw\.?|m[eé]dia|anzahl"
 )
 _SUM: Final = re.compile(rf"\W*{_SUMS}\W*", re.IGNORECASE)
 _STATISTIC: Final = re.compile(rf"\W*(?:{_STATISTICS})\W*", re.IGNORECASE)
@@ -49,8 +52,13 @@ def _is_sum(label: str, groups: Container[str]) -> bool:
     if _SUM.fullmatch(label):
         return True
     found = _OF_GROUP.fullmatch(label)
-    others = [] if found is None else [text for text in found.groups() if text]
-    return found is not None and all(_DETAIL.fullmatch(text) or text in groups for text in others)
+    return found is not None and all(_DETAIL.fullmatch(text) or text in groups for text in _beside(label))
+
+
+def _beside(label: str) -> list[str]:
+    """Return the texts around the word for a total, such as "North" in "North Total"."""
+    found = _OF_GROUP.fullmatch(label)
+    return [] if found is None else [text for text in found.groups() if text]
 
 
 def _is_sign(label: str) -> bool:  # such as the * and ** of SAP
@@ -68,7 +76,7 @@ def rows_of_totals(
         return {}
     texts = filled(as_texts(labels), strings([""]))
     there = np.flatnonzero(as_numpy(pc.match_substring_regex(texts, _CANDIDATE, ignore_case=True))).tolist()
-    if is_first and 0 < texts.null_count <= _BLANK:
+    if 0 < texts.null_count <= _BLANK:
         possible.update(dict.fromkeys(np.flatnonzero(as_numpy(texts.is_null())).tolist(), ""))
     if not there:
         return {}
@@ -79,7 +87,8 @@ def rows_of_totals(
     statistics, brief = _places(_STATISTIC, others), _places(_SHORT, others)
     if is_first:
         totals |= statistics
-    brief = (brief | statistics) - totals
+    of_groups = {text for i in totals for text in _beside(found[i])}  # "N" is no statistic if there is "N Total"
+    brief = {i for i in (brief | statistics) - totals if found[i] not in of_groups}
     if is_end and _is_new(len(texts) - 1, found, brief, seen):
         totals.add(len(texts) - 1)
     seen.update(found.values())
