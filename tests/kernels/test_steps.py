@@ -157,7 +157,7 @@ def test_indices_of_an_adjoint_that_lead_out_are_refused():
         for which in range(2):
             both = [X.copy(), sparse.csr_array(X.T.tocsr())]
             damage(both[which])
-            with pytest.raises(ValueError, match="index arrays of the CSR matrix were changed"):
+            with pytest.raises(ValueError, match="refer to entries outside of the matrix"):
                 compiled.gram_of_both(*both, V, None, L, R, np.empty((20, 16)), 2)
 
 
@@ -167,7 +167,7 @@ def test_arrays_that_lead_out_between_blocks_are_refused():
     for at, value in ((30, 2**30), (30, -5), (20, 2**30)):
         broken = X.copy()
         broken.indptr[at] = value
-        with pytest.raises(ValueError, match="index arrays of the CSR matrix were changed"):
+        with pytest.raises(ValueError, match="refer to entries outside of the matrix"):
             gram(broken, [0, 20, 30, 40, 60], V, None, none, none[:20], 2)
 
 
