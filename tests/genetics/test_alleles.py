@@ -183,7 +183,7 @@ def test_names_alone_find_variants_on_chromosomes_of_other_names(folder: Path, m
     contigs = np.array([f"NC_{int(name):06d}.11" for name in new().chromosome])
     file = replace(new(), chromosome=contigs).written(folder / "contigs.bed")
     told = invoke("transform", model, file, "-o", folder / "no.csv").stderr
-    assert f"{N} are absent" in told
+    assert f"Absent by position and name: {N} (if" in told
     assert "if the files have other names of chromosomes, rename them, or use --match name)" in told
     found, want = (pca(folder / "reference.bed", 3).project(bed, match="name") for bed in (file, folder / "new.bed"))
     assert (found.n_used, found.n_mismatched, found.n_by_name) == (want.n_used, 0, want.n_used)

@@ -226,7 +226,7 @@ def test_labels_are_those_of_the_ids(family: Path, tmp_path: Path, form: str, mo
         ("", "is empty"),
         ("person1 a\nperson2 b\n", "must have a header"),
         ("IID pop age\nperson1 a 3\n", "Choose one with --label-column"),
-        ("IID pop\nperson1 a b\n", "line 2: must have 2 fields"),
+        ("IID pop\nperson1 a b\n", "line 2: must have the 2 fields of the header, got 3"),
         ("IID pop\nperson1 a\n\nperson1 b\n", "line 4: person1 has the label 'b', but 'a'"),
         ("IID pop\nsomebody a\n", "has no label of any sample"),
         ("FID IID pop\nfamily2 person0 a\n", "has no label of any sample"),

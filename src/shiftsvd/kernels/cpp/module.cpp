@@ -348,7 +348,8 @@ void define_steps(nb::module_ &m) {
         for (auto *square : {&squares, &below}) {
           require(std::int64_t(square->shape(0)) == w && std::int64_t(square->shape(1)) == w, "like W^T W");
         }
-        Krylov<T> F{B.data(), n, B.stride(1), H.data(), std::int64_t(H.shape(1)), size, w, last, scale, unit, repeat_below};
+        Krylov<T> F{B.data(), n,     B.stride(1), H.data(),    std::int64_t(H.shape(1)), size, w,
+                    last,     scale, unit,        repeat_below};
         Taken taken{};
         {
           nb::gil_scoped_release released;
@@ -363,8 +364,8 @@ void define_steps(nb::module_ &m) {
       nb::arg("X").noconvert(), nb::arg("across").none().noconvert(), nb::arg("weights").none(), nb::arg("cols").none(),
       nb::arg("L").noconvert(), nb::arg("R").noconvert(), nb::arg("widths"), nb::arg("B").noconvert(),
       nb::arg("H").noconvert(), nb::arg("W").noconvert(), nb::arg("size"), nb::arg("last"), nb::arg("steps"),
-      nb::arg("scale"), nb::arg("unit"), nb::arg("repeat_below"), nb::arg("squares").noconvert(), nb::arg("below").noconvert(),
-      nb::arg("threads"));
+      nb::arg("scale"), nb::arg("unit"), nb::arg("repeat_below"), nb::arg("squares").noconvert(),
+      nb::arg("below").noconvert(), nb::arg("threads"));
 }
 
 template <class D, class I>
@@ -472,9 +473,9 @@ template <class T>
 void define_projections(nb::module_ &m) {
   m.def(
       "project",
-      [](Strided<const T> B, std::int64_t near, Strided<T> W, T factor, double repeat_below, std::optional<Strided<T>> Q,
-         Matrix<double> coefficients, Matrix<double> squares, Matrix<double> below, double unit, double scale,
-         int threads) {
+      [](Strided<const T> B, std::int64_t near, Strided<T> W, T factor, double repeat_below,
+         std::optional<Strided<T>> Q, Matrix<double> coefficients, Matrix<double> squares, Matrix<double> below,
+         double unit, double scale, int threads) {
         auto left = tall(B);
         auto right = narrow(W, left);
         require(0 <= near && near <= left.columns, "near must be a column of B");
@@ -490,8 +491,8 @@ void define_projections(nb::module_ &m) {
         }
         nb::gil_scoped_release released;
         Team team(sharing(threads, pieces_of(left.rows)));
-        return project(team, tall_products<T>(), left, near, right, factor, repeat_below, coefficients.data(), squares.data(),
-                       next);
+        return project(team, tall_products<T>(), left, near, right, factor, repeat_below, coefficients.data(),
+                       squares.data(), next);
       },
       nb::arg("B").noconvert(), nb::arg("near"), nb::arg("W").noconvert(), nb::arg("factor"), nb::arg("repeat_below"),
       nb::arg("Q").none(), nb::arg("coefficients").noconvert(), nb::arg("squares").noconvert(),
