@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from shiftsvd.commands import OWN_PROCESS, VERBS, ending
+from shiftsvd.commands import OWN_PROCESS, VERBS, ending, open_closed_streams
 from shiftsvd.extend import merged
 from shiftsvd.names import resolve
 
@@ -27,6 +27,7 @@ class Command(click.Group):
     def main(self, args: Sequence[str] | None = None, *more: Any, **extra: Any) -> Any:
         if args is None:
             extra["obj"] = OWN_PROCESS
+            open_closed_streams()
         return super().main(args, *more, **extra)
 
     def make_context(self, *args: Any, **extra: Any) -> click.Context:
