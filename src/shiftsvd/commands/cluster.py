@@ -64,8 +64,8 @@ def _local_cluster(distributed: Any, n_workers: int | None) -> Iterator[None]:
             )
         except RuntimeError as error:  # a process was killed while it started
             raise OSError(
-                f"The worker processes did not start ({str(error).rstrip(".")}). Repeat the command. If it fails again, use fewer "
-                "workers, and check that other processes leave enough memory."
+                f"The worker processes did not start ({str(error).rstrip('.')}). Repeat the command. If it fails "
+                "again, use fewer workers, and check that other processes leave enough memory."
             ) from error
         # Make this the default client: workers receive a copy of dask.config, and a client cannot be pickled.
         with started as cluster, distributed.Client(cluster):
