@@ -64,5 +64,5 @@ def main() -> None:
     To begin, run `shiftsvd fit table.csv -k 2 -o out/` and open out/report.html in a browser.
 
     Results go to stdout, messages to stderr. Exit codes: 0 success; 1 invalid data, a read or write error, or a failed
-    check; 2 invalid options; 130 interrupted; 141 output pipe closed by the reader.
+    check; 2 invalid options; 130 interrupted; 141 output pipe closed by the reader; 143 terminated.
     """
