@@ -5,7 +5,7 @@ from typing import Any
 
 import click
 
-from shiftsvd.commands import OWN_PROCESS, VERBS, ending
+from shiftsvd.commands import OWN_PROCESS, VERBS, ending, open_closed_streams
 from shiftsvd.extend import merged
 from shiftsvd.names import resolve
 
@@ -27,6 +27,7 @@ class Command(click.Group):
     def main(self, args: Sequence[str] | None = None, *more: Any, **extra: Any) -> Any:
         if args is None:
             extra["obj"] = OWN_PROCESS
+            open_closed_streams()
         return super().main(args, *more, **extra)
 
     def make_context(self, *args: Any, **extra: Any) -> click.Context:
@@ -63,5 +64,5 @@ def main() -> None:
     To begin, run `shiftsvd fit table.csv -k 2 -o out/` and open out/report.html in a browser.
 
     Results go to stdout, messages to stderr. Exit codes: 0 success; 1 invalid data, a read or write error, or a failed
-    check; 2 invalid options; 130 interrupted; 141 output pipe closed by the reader.
+    check; 2 invalid options; 130 interrupted; 141 output pipe closed by the reader; 143 terminated.
     """

@@ -218,6 +218,19 @@ def test_workers_that_do_not_start_again_are_not_waited_for_without_end(monkeypa
 
 
 @pytest.mark.long
+def test_workers_that_are_killed_while_they_start_are_an_error_in_words(
+    stores: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(**_: object) -> None:
+        raise RuntimeError("Nanny failed to start.")
+
+    monkeypatch.setattr("distributed.LocalCluster", killed)
+    result = invoke("fit", stores / "X.npy", "-k", 2, *SMALL, "--workers", 2)
+    assert result.exit_code == 1
+    assert "Error: The worker processes did not start (Nanny failed to start). Repeat the command." in result.stderr
+    assert "Traceback" not in result.stderr
+
+
 def test_two_commands_at_once_warn_of_nothing() -> None:
     with workers(None, 1), workers(None, 1):
         assert pytest.importorskip("dask").delayed(abs)(-3).compute() == 3

@@ -5,7 +5,9 @@ import os
 import re
 import subprocess
 import sys
+from io import TextIOWrapper
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -310,6 +312,43 @@ def test_whoever_reads_no_further_ends_the_command_as_cat_ends(tmp_path: Path) -
         process.stdout.close()
         assert process.stderr.read() == b""
     assert process.returncode == 141  # what a shell tells of `cat`
+
+
+@pytest.mark.skipif(os.name == "nt", reason="needs a shell of Unix")
+def test_closed_standard_streams_do_not_end_the_command(tmp_path: Path, X) -> None:
+    np.save(tmp_path / "X.npy", X)
+    ss.PCA(2).fit(X).save(tmp_path / "m.safetensors")
+    command = f'"{sys.executable}" -c "from shiftsvd.cli import main; main()"'
+    line = f"{command} transform m.safetensors X.npy -o Z.npy <&- >&- 2>&-"
+    assert subprocess.run(["sh", "-c", line], cwd=tmp_path, check=False).returncode == 0
+    assert np.load(tmp_path / "Z.npy").shape == (30, 2)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+@pytest.mark.parametrize("line", [["--help"], ["--version"], ["fit", "--help"], ["info", "m.safetensors"]])
+def test_a_full_standard_output_is_named(line: list[str], tmp_path: Path, X, monkeypatch, capsys) -> None:
+    monkeypatch.chdir(tmp_path)
+    ss.PCA(2).fit(X).save("m.safetensors")
+    with Path("/dev/full").open("wb", buffering=0) as full, monkeypatch.context() as patched:
+        patched.setattr(sys, "stdout", TextIOWrapper(full, write_through=True))
+        with pytest.raises(SystemExit) as ended:
+            main(line)
+        sys.stdout.detach()
+    assert ended.value.code == 1
+    said = "Error: Standard output or a temporary file cannot be written: No space left on device. Free disk space.\n"
+    assert capsys.readouterr().err == said
+
+
+def test_a_full_folder_for_copies_of_standard_input_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(size: int) -> bytes:  # raises the error of the write that follows the read
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    monkeypatch.setattr(sys, "stdin", SimpleNamespace(buffer=SimpleNamespace(read=full)))
+    said = f"standard input cannot be copied to {tmp_path}: No space left on device. Free disk space, or set TMPDIR"
+    with pytest.raises(OSError, match=re.escape(said)):
+        ss.io.open_matrix("-", format="npy")
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(("option", "begun", "found"), [("--format", "", formats()), ("--preprocess", "", TRANSFORMS)])

@@ -31,6 +31,24 @@ VERBS: Final = {
 }
 
 
+def open_closed_streams() -> None:
+    """Replace standard streams that the caller closed by the null device, so that no data file gets their number."""
+    for name, mode in {"stdin": "r", "stdout": "w", "stderr": "w"}.items():
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115
+
+
+def of_system(error: OSError) -> str:
+    """Return the line for an error of the system; without a name, it is that of a stream or a temporary file."""
+    from shiftsvd.runs.outputs import FULL  # `shiftsvd --help` needs no other module
+
+    if error.filename is not None:
+        return f"{error.filename}: {error.strerror}"
+    if error.errno not in FULL:
+        return str(error.strerror)
+    return f"Standard output or a temporary file cannot be written: {error.strerror}. Free disk space."
+
+
 @contextmanager
 def ending() -> Iterator[None]:
     """Exit with 130 after an interrupt and 141 after a closed output pipe; run clean-up code on SIGTERM."""
@@ -40,6 +58,10 @@ def ending() -> Iterator[None]:
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(UNREAD)
+    except OSError as error:  # of --help and --version; subcommands print their own
+        if not error.strerror:
+            raise
+        raise click.ClickException(of_system(error)) from None
     except KeyboardInterrupt:
         click.echo("Interrupted. Each output file is either complete or was not written.", err=True)
         sys.exit(INTERRUPTED)

@@ -57,15 +57,19 @@ def _local_cluster(distributed: Any, n_workers: int | None) -> Iterator[None]:
     }
     # Port 0: Dask opens the dashboard's port even without a dashboard, and warns if another command has the default.
     quiet = {"dashboard_address": "127.0.0.1:0", "scheduler_kwargs": {"dashboard": False}}
-    with (
-        dask.config.set(patience),
-        distributed.LocalCluster(
-            n_workers=n_workers, threads_per_worker=1, silence_logs=logging.ERROR, **quiet
-        ) as cluster,
+    with dask.config.set(patience):
+        try:
+            started = distributed.LocalCluster(
+                n_workers=n_workers, threads_per_worker=1, silence_logs=logging.ERROR, **quiet
+            )
+        except RuntimeError as error:  # a process was killed while it started
+            raise OSError(
+                f"The worker processes did not start ({str(error).rstrip('.')}). Repeat the command. If it fails "
+                "again, use fewer workers, and check that other processes leave enough memory."
+            ) from error
         # Make this the default client: workers receive a copy of dask.config, and a client cannot be pickled.
-        distributed.Client(cluster),
-    ):
-        yield
+        with started as cluster, distributed.Client(cluster):
+            yield
 
 
 @contextmanager

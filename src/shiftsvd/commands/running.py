@@ -14,7 +14,7 @@ from typing import Any, Final, TextIO
 
 import click
 
-from shiftsvd.commands import OWN_PROCESS
+from shiftsvd.commands import OWN_PROCESS, of_system
 from shiftsvd.commands.options import LINE, SPOOLED, as_given, worded, write_options
 from shiftsvd.commands.settings import SCALES
 from shiftsvd.errors import Worded, few, is_address, plain, plain_lines, plural, public_address
@@ -143,10 +143,8 @@ def _accepts_missing(given: Mapping[str, Any]) -> bool:
 
 def _line(error: BaseException) -> str:
     text = str(error)
-    if isinstance(error, OSError) and error.filename is not None and error.strerror:
-        text = f"{error.filename}: {error.strerror}"
-    elif isinstance(error, OSError) and error.strerror:
-        text = error.strerror
+    if isinstance(error, OSError) and error.strerror:
+        text = of_system(error)
     elif NO_THREAD in text:
         text = f"The system cannot start another thread ({text}). End other programs, or raise the limit (ulimit -u)."
     elif isinstance(error, MemoryError):

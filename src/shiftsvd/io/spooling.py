@@ -14,6 +14,7 @@ from shiftsvd.io.base import PIPED, raisable, reading
 from shiftsvd.io.location import Location
 from shiftsvd.io.sniff import decoder_of, format_of, formats, opening_address, split_element
 from shiftsvd.runs.memory import temporary_folder
+from shiftsvd.runs.outputs import FULL
 
 _PATIENCE: Final = 10.0  # seconds to wait for a process that writes to a pipe
 _PAUSE: Final = 0.02  # seconds between two attempts
@@ -81,8 +82,14 @@ def refuse_device(path: Path) -> None:
 def _copied(pieces: Iterable[bytes], name: str, shown: str) -> Iterator[Path]:
     with temporary_folder("shiftsvd-") as folder:
         path = folder / name
-        with path.open("wb") as file:
-            file.writelines(pieces)
+        try:
+            with path.open("wb") as file:
+                file.writelines(pieces)
+        except OSError as error:
+            if error.errno not in FULL:
+                raise
+            full = f"{shown} cannot be copied to {folder.parent}: {error.strerror}"
+            raise OSError(f"{full}. Free disk space, or set TMPDIR to a folder on another disk.") from None
         try:
             yield path
         except NotFinite as error:
