@@ -20,7 +20,8 @@ from shiftsvd.errors import Part, Refused, Setting, plural
 from shiftsvd.kernels import default_threads, ordered
 from shiftsvd.kernels.twin import range_errors_ignored
 from shiftsvd.numerics.bounds import rounding_bounds
-from shiftsvd.numerics.orth import folded, inner, phases, qr, r_factor, subtract_product
+from shiftsvd.numerics.nystrom import krylov, nystrom
+from shiftsvd.numerics.orth import folded, inner, phases, r_factor, subtract_product
 from shiftsvd.operators import Moments, Operator, Panel, Vector
 from shiftsvd.preparation.prepare import Prepared
 from shiftsvd.preparation.shifts import MeanShift
@@ -47,6 +48,8 @@ LEAST_REST = 1000.0
 # Basis of a search in a large batch, in columns of the test matrix. Sparse counts of 60 000 x 2 000 in one batch, ell =
 # 2k, error over the optimum less 1: 1e-3 with a basis of 2 ell, 3e-5 with 4, 1e-6 with 6 (7 batches: 1e-3, 2e-4, 1e-4).
 BASIS = 4
+# Rounding error of B B^T, in units of its norm, whenever B is turned to drop columns.
+TURNING = 4.0
 
 
 class ScatterPairs(NamedTuple):
@@ -309,12 +312,17 @@ class SketchedScatter(Scatter):
 
         Z = C.gram(self.Omega, weights)
         TW, W = krylov(times, np.hstack([self.columns, Z]), min(BASIS * ell, len(Z)))
-        values, vectors = nystrom(TW, W, C.costs.gram_eps * float(np.linalg.norm(TW)))
+        directions = self._directions(TW, W, C.costs.gram_eps)
         self.Y += Z
         self.eps = max(self.eps, C.costs.gram_eps)
         self.slack = self.slack + rounding(C, C.costs.gram_eps) * squares
-        self._replace(vectors[:, :ell] * np.sqrt(values[:ell]))
+        self._replace(directions[:, :ell])
         return reads
+
+    def _directions(self, SW: Panel, W: Panel, eps: float) -> Panel:
+        values, vectors, excess = nystrom(SW, W, eps * float(np.linalg.norm(SW)))
+        self.slack = self.slack + excess / len(W)
+        return vectors * np.sqrt(values)
 
     def add_columns(self, P: Panel) -> None:
         subtract_product(self.Y, P, -inner(P, self.Omega))
@@ -322,6 +330,7 @@ class SketchedScatter(Scatter):
 
     def _make_room(self) -> None:
         _, Z = np.linalg.eigh(inner(self.columns, self.columns))
+        self.slack = self.slack + TURNING * EPS * (self.columns**2).sum(axis=1)
         self._replace(self.columns @ Z[:, ::-1][:, : self.size])
 
     def _replace(self, B: Panel) -> None:
@@ -339,48 +348,21 @@ class SketchedScatter(Scatter):
 
     def refine(self, C: Operator, weights: Vector | None) -> int:
         W = self.leading(2 * self.size, np.zeros(len(self.B))).vectors
-        SW = C.gram(W, weights)
-        values, vectors = nystrom(SW, W, C.costs.gram_eps * float(np.linalg.norm(SW)))
-        self._replace(vectors * np.sqrt(values))
+        self._replace(self._directions(C.gram(W, weights), W, C.costs.gram_eps))
         return 1
 
     def leading(self, k: int, slip: Vector) -> ScatterPairs:
         rest = self.Y.copy()
         subtract_product(rest, self.columns, inner(self.columns, self.Omega))
-        values, vectors = nystrom(rest, self.Omega, self.eps * float(np.linalg.norm(self.Y)))
+        values, vectors, excess = nystrom(rest, self.Omega, self.eps * float(np.linalg.norm(self.Y)))
         V, S, _ = linalg.svd(np.hstack([self.columns, vectors * np.sqrt(values)]), False, check_finite=False)
-        squares = float(self.slack.sum()) + EPS * sum(V.shape) * float(S @ S)
+        squares = float(self.slack.sum()) + excess + EPS * sum(V.shape) * float(S @ S)
         errors = rounding_bounds(S[:k], float(np.linalg.norm(slip)), squares)
         return ScatterPairs(S[:k], V[:, :k], errors, float(S[k:] @ S[k:]))
 
     @property
     def size(self) -> int:
         return int(self.Omega.shape[1])
-
-
-# Return the eigenpairs of Y (Omega^T Y)^+ Y^T, which are at most those of S, given Y = S Omega (Tropp et al. 2017).
-# `rounding` is the size of the rounding error of a column of Y.
-def nystrom(Y: Panel, Omega: Panel, rounding: float) -> tuple[Vector, Panel]:
-    Q, R = qr(Omega)
-    Y = linalg.solve_triangular(R, Y.T, trans="T", check_finite=False).T  # S Q
-    # A small shift keeps the core definite despite rounding; subtract it from the values at the end.
-    nu = np.sqrt(Y.size) * rounding / float(np.linalg.norm(R)) or 1.0
-    Y = Y + nu * Q
-    core = Q.T @ Y
-    w, Z = np.linalg.eigh((core + core.T) / 2)
-    V, S, _ = linalg.svd((Y @ Z) / np.sqrt(np.maximum(w, nu)), full_matrices=False, check_finite=False)
-    return np.maximum(S**2 - nu, 0), np.asarray(V)
-
-
-def krylov(times: Callable[[Panel], Panel], start: Panel, columns: int) -> tuple[Panel, Panel]:
-    W = qr(start)[0][:, :columns]
-    TW = new = times(W)
-    while W.shape[1] < columns:
-        # Use Householder QR: new columns may vanish, and Householder returns orthonormal columns even then.
-        Q = qr(np.hstack([W, new]))[0][:, W.shape[1] : columns]
-        new = times(Q)
-        W, TW = np.hstack([W, Q]), np.hstack([TW, new])
-    return TW, W
 
 
 # ---- A stream of rows: exact moments, and a scatter matrix that is centred after each batch

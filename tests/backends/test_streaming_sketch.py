@@ -5,7 +5,9 @@ import pytest
 from scipy.sparse import csr_array
 
 import shiftsvd as ss
-from shiftsvd.streaming import Scatter, SketchedScatter, Stream, WholeScatter, krylov, nystrom
+from shiftsvd.numerics.nystrom import krylov, nystrom
+from shiftsvd.streaming import Scatter, SketchedScatter, Stream, WholeScatter
+from tests.support.graded import exact_values
 from tests.support.matrices import EPS, decaying
 
 
@@ -67,7 +69,7 @@ def test_what_is_kept_lies_between_the_plain_sketch_and_the_matrix(order: str, r
     S = C.T @ C
     stream = stream_of(sketch(), [part for part in np.split(D, ORDERS[order]) if len(part)])
     T = kept(stream.scatter)
-    values, vectors = nystrom(S @ stream.scatter.Omega, stream.scatter.Omega, EPS * np.trace(S))
+    values, vectors, _ = nystrom(S @ stream.scatter.Omega, stream.scatter.Omega, EPS * np.trace(S))
     rounding = 1e-10 * np.linalg.norm(S)
     assert lowest(S - T) >= -rounding
     assert lowest(T - (vectors * values) @ vectors.T) >= -rounding
@@ -82,6 +84,21 @@ def test_the_slack_holds_the_rounding_of_every_batch_at_the_level_of_its_numbers
     far = np.where(np.arange(300)[:, None] > 0, D + 1e6, 0)  # products of sparse rows subtract the means from sums
     slack = stream_of(sketch(), [csr_array(far)]).scatter.slack
     assert np.all(slack >= 100 * EPS * (far**2).sum(axis=0))
+
+
+@pytest.mark.parametrize("seed", [3, 90, 306])
+@pytest.mark.parametrize("rank", [2, 7])
+@pytest.mark.parametrize("refined", [False, True])
+def test_values_exceed_the_exact_ones_by_their_rounding_bounds_at_most(seed: int, rank: int, refined: bool) -> None:
+    # The test matrix has nearly as many columns as rows, so its least singular value is far below its norm.
+    rng = np.random.default_rng(seed)
+    D = rng.standard_normal((40, rank))
+    D = D @ rng.standard_normal((rank, 7)) if rank < 7 else D * np.geomspace(1, 1e6, 7)
+    stream = stream_of(SketchedScatter.empty(7, 6, np.random.default_rng(seed)), np.array_split(D, 20))
+    if refined:
+        stream.refine(ss.as_operator(D))
+    found, exact = stream.spectrum(6), exact_values(D)
+    assert np.all(found.values - exact[:6] <= found.errors)
 
 
 @pytest.mark.long
@@ -122,7 +139,7 @@ def test_nystrom_recovers_a_matrix_of_low_rank(n: int) -> None:
     V = np.linalg.qr(np.random.default_rng(0).standard_normal((n, 3)))[0]
     S = (V * [4.0, 2.0, 1.0]) @ V.T
     Omega = np.random.default_rng(1).standard_normal((n, 6))
-    values, vectors = nystrom(S @ Omega, Omega, 4 * EPS)
+    values, vectors, _ = nystrom(S @ Omega, Omega, 4 * EPS)
     assert np.allclose(values[:3], [4, 2, 1], rtol=1e-10)
     assert np.all(values[3:] <= 1e-10)
     assert np.allclose(np.abs(vectors[:, :3].T @ V), np.eye(3), atol=1e-6)

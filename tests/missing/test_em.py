@@ -5,7 +5,7 @@ import pytest
 from scipy.sparse import csr_array
 
 import shiftsvd as ss
-from shiftsvd.missing.completion import complete_matrix
+from shiftsvd.missing.completion import complete_matrix, regressed_rows
 from shiftsvd.missing.gaps import gaps_of
 from tests.support.closeness import assert_close
 from tests.support.holes import holed, planted, rms
@@ -157,3 +157,16 @@ def test_that_all_observed_entries_are_equal_is_told(kind):
     said += " Without unobserved=True, entries that are not stored are zeros." if kind == "clicks" else "$"
     with pytest.warns(UserWarning, match=said):
         ss.PCA(2, missing="em", unobserved=kind == "clicks", random_state=0).fit(X)
+
+
+def test_scores_of_rows_that_hardly_determine_them_are_those_of_the_same_numbers_in_double_precision() -> None:
+    # The two observed columns have nearly the same components, so the regression divides by 1e-6.
+    V = np.array([[0.6, 0.6, 0.5, 0.16], [0.3, 0.301, -0.9, 0.1]])
+    V = np.linalg.qr(V.T)[0].T.astype(np.float32)
+    X = np.random.default_rng(0).standard_normal((9, 4)).astype(np.float32) * 1e3
+    X[:, 2:] = np.nan
+    found = [
+        regressed_rows(gaps_of(X.astype(dtype)), np.zeros(4), None, V, np.array([1e7, 1e6]), 1e-3).matmat(np.eye(4))
+        for dtype in (np.float32, np.float64)
+    ]
+    assert np.allclose(*found, rtol=1e-5, atol=1e-5 * np.abs(found[1]).max())

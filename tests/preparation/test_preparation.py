@@ -313,3 +313,23 @@ def test_rows_without_weight_are_shifted_by_the_regression_too() -> None:
     A = ss.as_operator(X)
     S, learned = ss.Covariates(C).learn(A, A.moments(w), w)
     np.testing.assert_allclose(S.rows(0, 20), learned.points(20, C), atol=100 * EPS)
+
+
+@pytest.mark.parametrize("scale", ["std", "pareto"])
+@pytest.mark.parametrize("solver", ["lanczos", "gram"])
+def test_bounds_hold_the_rounding_of_deviations_about_means_that_a_shift_leaves(scale: str, solver: str) -> None:
+    data = np.random.default_rng(0).standard_normal((40, 7)) + 1e8 * np.linspace(0.5, 1, 7)
+    F = ss.svd(data, 1, shift="rows", scale=scale, solver=solver, rng=0)
+    own = data.astype(np.longdouble)
+    own = own - own.mean(axis=1, keepdims=True)
+    own = own / own.std(axis=0) ** (1 if scale == "std" else 0.5)
+    exact = np.linalg.svd(own.astype(float), compute_uv=False)[0]
+    assert F.info.value_errors is not None
+    assert abs(F.S[0] - exact) <= (F.info.value_errors[0] + 8 * EPS) * exact
+    assert F.info.value_errors[0] <= 1e-6
+
+
+@pytest.mark.parametrize("shift", ["both", "groups", "covariates", "mean"])
+def test_shifts_that_leave_no_means_leave_bounds_as_they_are(shift: str) -> None:
+    far = Preparation(SHIFTS[shift][0], "std").learn(ss.as_operator(X + 1e6))
+    assert far.perturbation is None

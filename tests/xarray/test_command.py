@@ -74,6 +74,20 @@ def test_weights_are_those_of_xarray(stored: str, tmp_path: Path) -> None:
         np.testing.assert_allclose(np.load(tmp_path / "again.npy"), Z, atol=1e-4 * np.abs(Z).max())
 
 
+def test_samples_are_reconstructed_at_the_poles_as_elsewhere(tmp_path: Path) -> None:
+    rng = np.random.default_rng(0)
+    da = field(times=500) * 0.1 + (rng.standard_normal((500, 4)) * [8, 4, 2, 1] @ rng.standard_normal((4, 63))).reshape(
+        500, 7, 9
+    )
+    da.to_netcdf(tmp_path / "a.nc")
+    out = tmp_path / "out"
+    told("fit", tmp_path / "a.nc", "-k", 4, "--weights", "coslat", "--solver", "lanczos", "--tol", 1e-6, "-o", out)
+    told("inverse", out / "model.safetensors", out / "scores.parquet", "-o", tmp_path / "back.npy")
+    back = np.load(tmp_path / "back.npy").reshape(da.shape)
+    near = np.abs(back - da.values).max(axis=(0, 2))
+    assert np.all(near <= 2 * near[1:-1].max())
+
+
 def test_files_of_several_times_have_the_weights_of_one(tmp_path: Path) -> None:
     for j in range(2):
         field(j).assign_coords(time=np.arange(60) + 60 * j).to_netcdf(tmp_path / f"{j}.nc")

@@ -6,6 +6,7 @@ from typing import Any, Literal, NamedTuple, get_args
 import numpy as np
 import numpy.typing as npt
 
+from shiftsvd.algebra.generic import matmat_in_double
 from shiftsvd.backends import as_operator
 from shiftsvd.errors import Refused, Setting, plural, refuse
 from shiftsvd.kernels import threads
@@ -531,7 +532,7 @@ def regressed_rows(
     )
     ones = np.ones(gaps.shape[0])
     off = mean_rows(gaps, mean) - LowRank(ones, mean)
-    Y = (off if scale is None else Scaled(off, cols=1 / scale)).matmat(V)
+    Y = matmat_in_double(off if scale is None else Scaled(off, cols=1 / scale), V)
     for lo, hi in gaps.row_blocks(V.shape[1] ** 2):
         # One column of the small matrices at a time, because all products of two components could need much memory.
         G = np.stack([np.eye(V.shape[1])[a] - gaps.absent(V * V[:, [a]], (lo, hi)) for a in range(V.shape[1])], axis=1)

@@ -12,6 +12,7 @@ from shiftsvd.names import TOL, ScaleLike, ScaleName, ShiftName, VectorLike
 from shiftsvd.operators import Moments, Operator, Panel, Product, Scaled, Vector
 from shiftsvd.preparation import shifts
 from shiftsvd.solvers.base import Perturbation
+from shiftsvd.solvers.constants import EPS
 from shiftsvd.transforms.base import Fitted, Transform, units
 from shiftsvd.transforms.chains import Transformed, apply_all, learn_all, width
 
@@ -132,12 +133,32 @@ class Prepared:
 
     @property
     def perturbation(self) -> Perturbation | None:
-        own = self.training
+        own, of_scale = self.training, self._scale_rounding
         if not self.entries:
-            return None
+            return Perturbation(0.0, of_scale, 0.0) if of_scale else None
         by_itself = (1 + own.scaled_by_itself) / (1.0 if self.scale is None else self.scale)
         error, rounding = (float(np.linalg.norm(each * by_itself)) for each in (own.errors, own.changed.rounding))
-        return Perturbation(error, rounding, units(*own.A.shape) * (1 + own.scaled_by_itself))
+        return Perturbation(error, rounding + of_scale, units(*own.A.shape) * (1 + own.scaled_by_itself))
+
+    # Bound the norm of the error that a scale computed from rows after a shift that differs between them causes.
+    # Entries and shift round at their own size, and so change the deviation of a column, by which the mean that the
+    # shift left in the column is divided. Other shifts leave deviations as they are, or means of 0.
+    @property
+    def _scale_rounding(self) -> float:
+        own, same = self.training, isinstance(self.shift, shifts.MeanShift) and not self.shift.rows
+        if self.scale is None or not own.scaled_by_itself or same:
+            return 0.0
+        before, after, e = own.in_units
+        if before.M2 is None or after.M2 is None:
+            return 0.0
+        size = sum(np.hypot(np.abs(each.mean), np.sqrt(each.variance(0))) for each in (before, after))
+        left = np.abs(after.mean) > EPS * max(*own.A.shape, shifts.ROUNDINGS) * size
+        means = np.where(left, np.ldexp(np.abs(after.mean), e) / self.scale, 0) * np.sqrt(after.count)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            relative = np.where(left, size / np.sqrt(after.variance(0)), 0)
+        rounding = 4 * EPS * float(np.linalg.norm(means * relative))
+        # Smaller errors are within the rounding of solvers.
+        return rounding if rounding > shifts.ROUNDINGS * EPS * float(np.linalg.norm(means)) else 0.0
 
     @property
     def count(self) -> float:

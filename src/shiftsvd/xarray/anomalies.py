@@ -393,17 +393,21 @@ def row_scores(A: Operator, V: Panel) -> Panel:
 
 
 def with_small_cells(A: Operator, F: SVDResult, squares: Vector) -> SVDResult:
+    return SVDResult(F.U, F.S, computed_small_cells(A, F.S, F.Vh, squares), F.info)
+
+
+def computed_small_cells(A: Operator, S: Vector, Vh: Panel, squares: Vector) -> Panel:
     # Errors of a vector that the solver iterated, or of a QR decomposition of chunks, are alike in all cells, but maps
     # divide components by weights, which vanish at the poles. A^H A v / s^2 has errors in proportion to each cell.
     # `squares`: of the columns of A.
-    if not F.S[0] > 0:
-        return F
-    small = np.sqrt(squares / squares.mean()) < SMALL_CELL * (F.S[:, None] / F.S[0]) ** 2
+    if not S[0] > 0:
+        return Vh
+    small = np.sqrt(squares / squares.mean()) < SMALL_CELL * (S[:, None] / S[0]) ** 2
     if not small.any():
-        return F
-    V = F.Vh.conj().T
-    again = A.gram(V.astype(np.result_type(V, np.float64))).conj().T / np.where(F.S > 0, F.S, 1)[:, None] ** 2
-    return SVDResult(F.U, F.S, np.where(small, again, F.Vh).astype(F.Vh.dtype), F.info)
+        return Vh
+    V = Vh.conj().T
+    again = A.gram(V.astype(np.result_type(V, np.float64))).conj().T / np.where(S > 0, S, 1)[:, None] ** 2
+    return np.where(small, again, Vh).astype(Vh.dtype)
 
 
 def _squares(A: Operator) -> Vector:

@@ -12,6 +12,7 @@ from shiftsvd.extend.commands import Hooks, Run, option_of
 from shiftsvd.extend.files import Names, format_of
 from shiftsvd.extend.fits import Gaps
 from shiftsvd.extend.running import notice
+from shiftsvd.xarray.anomalies import SMALL_CELL, computed_small_cells
 from shiftsvd.xarray.fields import cell_weights, latitude_of, notice_unvarying
 from shiftsvd.xarray.netcdf import variable_of
 
@@ -75,6 +76,18 @@ class FieldHooks(Hooks):
                     f"{file}: only {used:,} of {len(in_rows):,} samples have values. The other samples are replaced by "
                     "the mean. To exclude them from the fit, remove them from the file."
                 )
+
+    def after_fit(self, run: Run) -> None:
+        pca = run.pca
+        if self.settings.extra["weights"] != "coslat" or pca.missing == "em" or not pca.n_components_:
+            return
+        weights = 1 / pca.scale_
+        if np.all(weights >= SMALL_CELL * np.sqrt(np.mean(weights**2))):
+            return
+        # `inverse` divides components by weights, as maps of the functions of fields do.
+        A = pca._minus_shift(pca._operator(run.A), None, None)
+        squares = A.column_squares()
+        pca.components_ = computed_small_cells(A, pca.singular_values_, pca.components_, squares)
 
     def refine(self, pca: Any, A: Any, names: Any) -> tuple[Any, Any]:
         known = getattr(pca, "feature_names_in_", None)
