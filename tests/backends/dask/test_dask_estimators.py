@@ -69,6 +69,7 @@ def test_points_of_lazy_scores_are_lazy(whiten: bool, counted: Any) -> None:
     assert isinstance(back, da.Array)
     assert (loads.n, back.chunks) == (0, (X.chunks[0], (12,)))
     np.testing.assert_allclose(back.compute(), D, atol=1e-9)
+    np.testing.assert_allclose(pca.inverse_transform(pca.transform(X).rechunk(5)).compute(), D, atol=1e-9)
     with pytest.raises(ValueError, match=r"scores must have shape \(n_samples, 12\), got shape \(200, 5\)"):
         pca.inverse_transform(X[:, :5])
     some = ss.PCA(2, preprocess=ss.transforms.Select(np.arange(4)), random_state=0, whiten=whiten).fit(D)
