@@ -61,6 +61,13 @@ def test_scores_have_the_chunks_of_the_rows(chunks: Any) -> None:
     np.testing.assert_allclose(pca.transform(X).compute(), pca.transform(D), atol=1e-9)
 
 
+def test_scores_of_a_wide_array_have_the_chunks_of_its_rows() -> None:
+    X = da.from_array(D.T, chunks=(5, 60))
+    pca = ss.PCA(3, random_state=0, tol=1e-12).fit(X)
+    assert pca.transform(X).chunks == ((5, 5, 2), (3,))
+    np.testing.assert_allclose(pca.transform(X).compute(), pca.transform(D.T), atol=1e-9)
+
+
 @pytest.mark.parametrize("whiten", [False, True])
 def test_points_of_lazy_scores_are_lazy(whiten: bool, counted: Any) -> None:
     X, loads = counted
