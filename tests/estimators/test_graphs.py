@@ -11,6 +11,7 @@ from scipy.sparse import block_diag, coo_array, csc_array, csr_array, csr_matrix
 from scipy.sparse.csgraph import connected_components
 from scipy.sparse.linalg import aslinearoperator
 from scipy.sparse.linalg import aslinearoperator
+from scipy.sparse.linalg import aslinearoperator
 from sklearn.base import clone
 from sklearn.datasets import make_swiss_roll
 from sklearn.manifold import SpectralEmbedding as Reference
@@ -197,6 +198,75 @@ def test_what_has_no_cosines_is_refused() -> None:
         (DiskRows(Held(-np.ones((4, 3)))), "nonnegative values, got 12 negative values"),
         (DiskRows(Held(np.ones((1, 3)))), "at least 2 samples"),
         (DiskRows(Held(np.ones((4, 3), complex))), "real numbers"),
+        (DiskRows(Held(np.zeros((4, 3)))), "4 nodes without edges"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            cosine.fit(A)
+    with pytest.raises(TypeError, match="no access to its entries"):
+        cosine.fit(ss.as_operator(aslinearoperator(np.ones((4, 3)))))
+
+
+def documents(n: int = 150, p: int = 90) -> Any:
+    """Counts of words with common, rare and unique ones, an empty row, and one that dominates its columns."""
+    rng = np.random.default_rng(0)
+    X = random_array((n, p), density=0.05, rng=rng, format="lil", data_sampler=rng.lognormal)
+    X[:, 0] = 0.5
+    X[7] = 0
+    X[11] = 0
+    X[11, 3] = 1e9
+    X[12, 3] = 1
+    return X.tocsr()
+
+
+@pytest.mark.parametrize("place", ["file", "dense file", "by features", "memory", "dask", "changed"])
+@pytest.mark.filterwarnings("ignore:The graph has")
+def test_cosines_of_rows_that_are_read_again_equal_those_in_memory(place: str) -> None:
+    X = documents()
+    dask = pytest.importorskip("dask.array")
+    A = {
+        "file": lambda: DiskRows(Held(X), n_threads=2),
+        "dense file": lambda: DiskRows(Held(X.toarray()), n_threads=1),
+        "by features": lambda: DiskRows(Held(csr_array(X.T))).H,
+        "memory": lambda: ss.as_operator(X),
+        "dask": lambda: dask.from_array(X.toarray(), (40, -1)),
+        "changed": lambda: ss.preprocess(DiskRows(Held(X)), ss.transforms.Elementwise(np.sqrt)),
+    }[place]()
+    ours, known = (
+        ss.SpectralEmbedding(4, affinity="cosine", tol=1e-10, random_state=0).fit(data)
+        for data in (A, X.sqrt() if place == "changed" else X)
+    )
+    assert ours.converged_
+    assert np.allclose(ours.eigenvalues_, known.eigenvalues_, atol=1e-13)
+    assert np.allclose(ours.embedding_, known.embedding_, atol=1e-8)
+    assert np.allclose(ours.degrees_, known.degrees_, rtol=1e-13)
+    assert np.array_equal(ours.component_labels_, known.component_labels_)
+    assert ours.n_features_in_ == known.n_features_in_
+
+
+@pytest.mark.filterwarnings("ignore:The graph has")
+def test_a_product_with_cosines_reads_a_file_twice() -> None:
+    source = Held(documents())
+    model = ss.SpectralEmbedding(3, affinity="cosine", random_state=0).fit(DiskRows(source))
+    assert source.n_reads == len(source.edges(0)[1:]) * (4 + 2 * model.n_products_)
+
+
+@pytest.mark.parametrize("scale", [1e-170, 1e170])
+@pytest.mark.filterwarnings("ignore:The graph has")
+def test_cosines_do_not_depend_on_the_scale_of_a_row(scale: float) -> None:
+    X, scales = documents(), np.ones(150)
+    scales[3:90] = scale
+    one, two = (
+        ss.SpectralEmbedding(3, affinity="cosine", tol=1e-9, random_state=0).fit(DiskRows(Held(data)))
+        for data in (X, csr_array(X.multiply(scales[:, None])))
+    )
+    assert np.allclose(one.embedding_, two.embedding_, atol=1e-9)
+
+
+def test_what_has_no_cosines_is_refused() -> None:
+    cosine = ss.SpectralEmbedding(affinity="cosine")
+    for A, message in (
+        (DiskRows(Held(-np.ones((4, 3)))), "nonnegative values, got 12 negative values"),
+        (DiskRows(Held(np.ones((1, 3)))), "at least 2 samples"),
         (DiskRows(Held(np.zeros((4, 3)))), "4 nodes without edges"),
     ):
         with pytest.raises(ValueError, match=message):
