@@ -246,8 +246,11 @@ def test_matrices_with_other_rows_are_refused() -> None:
         ss.cross(X, Y, shift=(1.0, 2.0, 3.0))
     with pytest.raises(ValueError, match=r"A.shape\[1\] == B.shape\[0\], got shapes \(30, 120\) and \(20, 120\)"):
         Product(ss.as_operator(X).H, ss.as_operator(Y).H)
-    with pytest.raises(ValueError, match="scale"):
-        ss.cross(X, Y, scale=(None, np.zeros(20)))
+    read = Counting(X)
+    for wrong in ({"shift": ("mean", np.ones(19))}, {"scale": ("std", np.zeros(20))}):
+        with pytest.raises(ValueError, match=next(iter(wrong))):
+            ss.cross(read, Y, **wrong)
+    assert read.reads == 0, "settings of Y are checked before X is read"
 
 
 def test_labels_of_rows_must_be_the_same() -> None:

@@ -48,6 +48,14 @@ def test_bench_times_each_solver_on_a_file(name: str, tmp_path: Path, X: sparse.
     assert told["solvers"][0]["value_error"] <= 1e-4
 
 
+def test_bench_compares_with_the_values_of_the_smallest_bound(tmp_path: Path, X: sparse.csr_array) -> None:
+    sparse.save_npz(tmp_path / "X.npz", X)
+    done = invoke("bench", tmp_path / "X.npz", "-k", "5", "--rounds", "1", "--tol", "1e-2", "--json")
+    rows = json.loads(done.output)["solvers"]
+    best = min((row for row in rows if row["value_error"] is not None), key=lambda row: row["value_error"])
+    assert best["difference"] == 0 < max(row["difference"] for row in rows)
+
+
 @pytest.mark.parametrize(
     ("content", "name", "said"),
     [

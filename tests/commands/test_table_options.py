@@ -394,6 +394,12 @@ def test_totals_above_the_last_row_are_refused_until_one_says_what_they_are(tmp_
     assert dense(classes, drop="part", keep_total=True)[0].tolist() == [[1], [2], [4], [4], [5]]
 
 
+def test_a_row_called_total_that_equals_the_only_row_of_its_group_is_a_sample(tmp_path: Path) -> None:
+    path = text(tmp_path, "part,a,b\nA,1,2\nB,3,4\nNorth Total,4,6\nC,5,6\nSouth Total,5,6\nD,2,1\nE,7,7\n")
+    assert "1 row may be totals: 'North Total' (row 4)" in refusal(path)
+    assert len(dense(path, comment="North Total")[0]) == 6
+
+
 def test_a_last_row_that_is_the_sum_of_the_others_is_no_sample(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 from shiftsvd.backends.source import RowSource
+from shiftsvd.io import open_matrix
 from tests.support.places import ROOT
 from tests.support.workbooks import write_grid
 from tests.support.written import (
@@ -209,3 +210,20 @@ def attempt(readers: dict[str, Any], as_operator: Any, reading: Any, path: Path)
 
 if __name__ == "__main__":
     child()
+
+
+@pytest.mark.parametrize("place", ["attribute", "dataset"])
+def test_hdf5_types_of_texts_and_lists_are_checked(place: str, tmp_path: Path) -> None:
+    h5py = pytest.importorskip("h5py")
+    path, lists, cells = tmp_path / "X.h5", h5py.vlen_dtype(np.int8), np.empty(1, object)
+    cells[0] = np.ones(2, np.int8)
+    with h5py.File(path, "w") as file:
+        X = file.create_dataset("X", data=np.ones((3, 2)))
+        (X.attrs.create if place == "attribute" else file.create_dataset)("lists", data=cells, dtype=lists)
+    known, unknown = b"\x19\0\0\0\x10\0\0\0", b"\x19\2\0\0\x10\0\0\0"  # a sequence, and a kind that HDF5 lacks
+    assert known in path.read_bytes()
+    path.write_bytes(path.read_bytes().replace(known, unknown))
+    with pytest.raises(
+        ValueError, match=rf"X.h5:/{'lists' if place == 'dataset' else 'X'} is damaged: .* invalid type"
+    ):
+        open_matrix(path)

@@ -2980,6 +2980,38 @@ FAULTS = (
         "xarray/test_labels.py",
         "xarray",
     ),
+    fault(
+        "the part of columns that are not orthogonal in the residual of single precision data",
+        "solvers/factors.py",
+        "of_rounding += _nonorthogonal_square(G, S)",
+        "of_rounding += 0.0",
+        "algebra/test_remainder.py",
+        "algebra",
+    ),
+    fault(
+        "the check of settings of both matrices of a cross product",
+        "preparation/prepare.py",
+        "preparation.check(F.shape[1])",
+        "pass",
+        "algebra/test_cross.py",
+        "algebra",
+    ),
+    fault(
+        "the memory of the columns of a Parquet file",
+        "io/formats/grid.py",
+        "bounded_width(path, len(schema.names), memory_limit, _COLUMN)",
+        "pass",
+        "io/test_memory_promises.py",
+        "io",
+    ),
+    fault(
+        "the rows above a total after an earlier total",
+        "io/formats/delimited.py",
+        "first + i - self._n_excess",
+        "first + i + self._n_excess",
+        "commands/test_table_options.py",
+        "commands",
+    ),
 )
 
 # An extension takes its faults and its tests with it.

@@ -10,7 +10,7 @@ from scipy import sparse
 
 import shiftsvd as ss
 from shiftsvd.backends.files import DiskRows
-from shiftsvd.scanpy.ranking import Batches, Cutoffs, HighlyVariable, loess, rank
+from shiftsvd.scanpy.ranking import Batches, Cutoffs, HighlyVariable, _local_fit, loess, rank
 from shiftsvd.transforms import LogNormalize
 from tests.support.containers import streamed
 from tests.support.ranked import FLAVORS, OF_LOGARITHMS, cells, frame_of, logarithms
@@ -252,3 +252,14 @@ def test_missing_labels_of_any_kind_are_refused(gap: Any) -> None:
     labels = np.array(["a"] * 239 + [gap], dtype=object)
     with pytest.raises(ValueError, match="a label for every row, got 1 missing label"):
         Batches.of(labels, 240)
+
+
+def test_a_local_fit_is_the_weighted_least_squares_parabola_with_tricube_weights() -> None:
+    # Cleveland & Devlin (1988)
+    rng = np.random.default_rng(0)
+    x, y = np.sort(rng.uniform(0, 3, 40)), rng.standard_normal(40)
+    distances = np.abs(x - 1.2)
+    near = distances < np.sort(distances)[14]
+    root = (1 - (distances[near] / np.sort(distances)[14]) ** 3) ** 1.5
+    curved = np.polyfit(x[near] - 1.2, y[near], 2, w=root)
+    np.testing.assert_allclose(_local_fit(x, y, 1.2, 15), curved[:0:-1], rtol=1e-9)

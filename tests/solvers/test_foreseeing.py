@@ -8,6 +8,7 @@ import pytest
 from scipy import sparse
 
 import shiftsvd as ss
+from shiftsvd.solvers.cost import vector_bytes
 
 
 def groups(m: int, n: int, density: float) -> sparse.csr_array:
@@ -72,3 +73,12 @@ def test_what_has_no_rows_to_take_is_foreseen_by_the_model(tmp_path) -> None:
         assert probed.n_passes == plain.n_passes
         assert probed.seconds is not None
     assert ss.estimate(X, k, "randomized", probe=True).seconds is not None
+
+
+@pytest.mark.parametrize("shift", ["rows", "both"])
+def test_all_components_of_centred_rows_take_the_memory_of_their_residual(shift: str) -> None:
+    # A matrix whose rows are centred has at most n - 1 components; with all of them, the factors are merged once more.
+    m, n = 1000, 12
+    some, whole, more = (vector_bytes(ss.as_operator(np.ones((m, n))), k, shift, False) for k in (n - 2, n - 1, n))
+    assert whole - some >= 8 * m * 2 * (n - 1)
+    assert more - whole == 8 * m * 2

@@ -61,6 +61,13 @@ def test_scores_have_the_chunks_of_the_rows(chunks: Any) -> None:
     np.testing.assert_allclose(pca.transform(X).compute(), pca.transform(D), atol=1e-9)
 
 
+def test_scores_of_a_wide_array_have_the_chunks_of_its_rows() -> None:
+    X = da.from_array(D.T, chunks=(5, 60))
+    pca = ss.PCA(3, random_state=0, tol=1e-12).fit(X)
+    assert pca.transform(X).chunks == ((5, 5, 2), (3,))
+    np.testing.assert_allclose(pca.transform(X).compute(), pca.transform(D.T), atol=1e-9)
+
+
 @pytest.mark.parametrize("whiten", [False, True])
 def test_points_of_lazy_scores_are_lazy(whiten: bool, counted: Any) -> None:
     X, loads = counted
@@ -69,6 +76,7 @@ def test_points_of_lazy_scores_are_lazy(whiten: bool, counted: Any) -> None:
     assert isinstance(back, da.Array)
     assert (loads.n, back.chunks) == (0, (X.chunks[0], (12,)))
     np.testing.assert_allclose(back.compute(), D, atol=1e-9)
+    np.testing.assert_allclose(pca.inverse_transform(pca.transform(X).rechunk(5)).compute(), D, atol=1e-9)
     with pytest.raises(ValueError, match=r"scores must have shape \(n_samples, 12\), got shape \(200, 5\)"):
         pca.inverse_transform(X[:, :5])
     some = ss.PCA(2, preprocess=ss.transforms.Select(np.arange(4)), random_state=0, whiten=whiten).fit(D)
