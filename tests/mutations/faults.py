@@ -2103,9 +2103,9 @@ FAULTS = (
     ),
     fault(
         "the name of the file in an error of the system",
-        "commands/running.py",
-        'text = f"{error.filename}: {error.strerror}"',
-        "text = error.strerror",
+        "commands/__init__.py",
+        'return f"{error.filename}: {error.strerror}"',
+        "return str(error.strerror)",
         "commands/test_manners.py",
         "commands",
         "io",
