@@ -302,3 +302,20 @@ def without_unit(name: str) -> str:
 def are_dates(values: Any) -> Any:
     with np.errstate(invalid="ignore"):  # infinite values are no dates, and are refused later
         return (values > 19000100) & (values < 21001232) & (values // 100 % 100 < 13) & (values % 100 < 32)
+
+
+def rows_in_all(masks: Iterable[Any]) -> Any:
+    """Return the rows in which all masks hold, or None as soon as no row is left."""
+    left: Any = None
+    for mask in masks:
+        left = mask if left is None else pc.and_(left, mask)
+        if not pc.any(left).as_py():
+            return None
+    return left
+
+
+def value_of(cell: Any, decimal: str) -> float | None:
+    if isinstance(cell, str):
+        found = number(cell, decimal)
+        return None if found is None else found.value
+    return float(cell) if isinstance(cell, int | float) else None  # stored cells are also dates

@@ -29,23 +29,27 @@ from shiftsvd.io.formats.cells import (
     pa,
     pc,
     plain_numbers,
+    rows_in_all,
     strings,
+    value_of,
     values_of,
 )
-from shiftsvd.io.formats.columns import (
-    as_texts,
-    holds_numbers,
-    numbers_in,
-    texts,
-    use,
-    with_indicators,
-)
+from shiftsvd.io.formats.columns import as_texts, holds_numbers, numbers_in, texts, use, with_indicators
 from shiftsvd.io.formats.grid import Grid, Stored, shown
 from shiftsvd.io.formats.header import Head, numbered
 from shiftsvd.io.formats.notices import of_text_columns, of_variants
 from shiftsvd.io.formats.ranges import Numbers, Seen
 from shiftsvd.io.formats.tally import Finding, Tally
-from shiftsvd.io.formats.text import TextBatch, TextRows, block_bytes, undecoded
+from shiftsvd.io.formats.text import (
+    TextBatch,
+    TextRows,
+    block_bytes,
+    filled_rows,
+    kinds_of,
+    row_of,
+    stored_value,
+    undecoded,
+)
 from shiftsvd.io.formats.totals import SUMMED, holds_sums, is_total, last_place, rows_of_totals
 from shiftsvd.kernels import default_threads, ordered
 
@@ -360,7 +364,7 @@ class Rows:
         for batch in batches:
             batch = self._without_headers(batch, n_before)
             n_before += batch.num_rows
-            if held and (self._is_typed or _filled(batch, batch.num_rows)):
+            if held and (self._is_typed or filled_rows(batch, batch.num_rows)):
                 self._has_begun = True
                 held = [self._without_blanks(each, n_rows) for each in held]
                 self._add_totals(held[0], n_rows)
@@ -368,18 +372,18 @@ class Rows:
                 yield from held
                 held.clear()
             held.append(batch)
-        last = held[0].slice(0, _filled(held[0], held[0].num_rows)) if held else None
+        last = held[0].slice(0, filled_rows(held[0], held[0].num_rows)) if held else None
         if last is None or not last.num_rows:
             return
         self.n_empty = sum(each.num_rows for each in held) - last.num_rows
         last = self._without_blanks(last, n_rows)
         self._add_totals(last, n_rows, is_end=True)
         end = last.num_rows - 1
-        before = _filled(last, end)
+        before = filled_rows(last, end)
         self._has_begun |= before > 0
         if before:
             yield last.slice(0, before)
-        if not self._is_total(_row_of(last, end), n_rows + end):
+        if not self._is_total(row_of(last, end), n_rows + end):
             yield last.slice(before)
 
     @cached_property
@@ -387,11 +391,11 @@ class Rows:
         return strings(map(_plain, self.head.names or ()))
 
     def _without_headers(self, batch: Any, n_before: int) -> Any:
-        if self.head.names is None or any(map(holds_numbers, set(_kinds(batch)))):
+        if self.head.names is None or any(map(holds_numbers, set(kinds_of(batch)))):
             return batch
         texts = (pc.replace_substring(as_texts(batch.column(j)), "\ufeff", "") for j in range(len(self._plain_names)))
         plain = (pc.utf8_lower(pc.utf8_trim_whitespace(text)) for text in texts)
-        repeats = _in_all(map(pc.equal, plain, self._plain_names))
+        repeats = rows_in_all(map(pc.equal, plain, self._plain_names))
         if repeats is None:
             return batch
         places = np.flatnonzero(as_numpy(repeats))
@@ -403,7 +407,7 @@ class Rows:
         if self._is_typed or self.form.label is None:
             return batch
         cells = (as_texts(batch.column(j)) for j in (self.form.label, *range(batch.num_columns)))
-        are_blank = _in_all(is_empty(pc.utf8_trim_whitespace(text)) for text in cells)
+        are_blank = rows_in_all(is_empty(pc.utf8_trim_whitespace(text)) for text in cells)
         if are_blank is None:
             return batch
         places = np.flatnonzero(as_numpy(are_blank))
@@ -423,7 +427,7 @@ class Rows:
             for found, rows in ((totals, self._totals), (maybe, self._maybe)):
                 for i, label in found.items():
                     shown_to = j + 1 if label else batch.num_columns
-                    cells = [shown(_stored(column[i].as_py())) for column in map(batch.column, range(shown_to))]
+                    cells = [shown(stored_value(column[i].as_py())) for column in map(batch.column, range(shown_to))]
                     rows.setdefault(first + i, (label, self._beginning(cells).lstrip()))
 
     def _beginning(self, cells: Sequence[str | float]) -> str:
@@ -448,7 +452,7 @@ class Rows:
             self.total = f"a total ({total!r})"
         elif self.n_rows >= _ADDENDS:
             at = [j for j in self.form.numeric if not is_gap(str(cells[j]))]
-            found = [_value(cells[j], self.head.decimals[j]) for j in at]
+            found = [value_of(cells[j], self.head.decimals[j]) for j in at]
             if at and None not in found:
                 self._compare(np.array(found, np.float64), at, cells, place)
         return bool(self.total)
@@ -538,9 +542,9 @@ class Rows:
         if (self._maybe or self._totals) and not self.choices.keep_total:
             self._add_sums_of_groups(numbers, above)
         for i in np.flatnonzero(np.all(np.isnan(numbers), axis=1))[:_VALUELESS].tolist():
-            self._refuse_note(_row_of(batch, i), i)
+            self._refuse_note(row_of(batch, i), i)
         if not self.n_rows and len(numbers):
-            self._top = numbers[0].copy(), _row_of(batch, 0)
+            self._top = numbers[0].copy(), row_of(batch, 0)
         self._add_right_sum(numbers)
         about = form, self.head.called, self.choices.na, lambda i: self._place(self.n_rows + i)
         numbers = with_indicators(numbers, batch, *about)
@@ -564,7 +568,7 @@ class Rows:
             stored = [j for j, is_odd in zip(wanted, are_odd, strict=True) if not is_odd]
             values = found.values.reshape(-1, len(wanted))[:, ~are_odd]
         else:
-            kinds = _kinds(batch)
+            kinds = kinds_of(batch)
             are_numbers = {kind: holds_numbers(kind) for kind in set(kinds)}
             stored = [j for j in self._tallied if are_numbers[kinds[j]] and j not in self.form.texts]
             values, point = numbers_in(batch, stored, self.form.dtype), "."
@@ -582,52 +586,9 @@ class Rows:
         return X
 
 
-def _in_all(masks: Iterable[Any]) -> Any:
-    """Return the rows in which all masks hold, or None as soon as no row is left."""
-    left: Any = None
-    for mask in masks:
-        left = mask if left is None else pc.and_(left, mask)
-        if not pc.any(left).as_py():
-            return None
-    return left
-
-
 def _plain(name: str) -> str:
     return name.replace("\ufeff", "").strip().lower()
 
 
 def _is_note(text: str, n_cells: int) -> bool:
     return bool(text.strip()) and not any_number(text) and (n_cells == 1 or _NOTE.match(text.lstrip('"')) is not None)
-
-
-def _filled(batch: Any, end: int) -> int:
-    """Return the number of rows up to the last one before `end` that has a filled cell."""
-    return next((i + 1 for i in reversed(range(end)) if any(cell != "" for cell in _row_of(batch, i))), 0)
-
-
-def _row_of(batch: Any, i: int) -> list[str | float]:
-    if isinstance(batch, TextBatch):
-        return [cell.strip() for cell in batch.slice(i, 1).cells.to_pylist()]
-    return [_cell(column[i].as_py()) for column in batch.columns]
-
-
-def _kinds(batch: Any) -> list[Any]:
-    return batch.kinds if isinstance(batch, TextBatch) else batch.schema.types
-
-
-def _stored(value: Any) -> Any:
-    if isinstance(value, dict) and "number" in value:  # of a column with texts and numbers
-        return value["text"] if value["number"] is None else value["number"]
-    return value
-
-
-def _cell(value: Any) -> str | float:
-    value = _stored(value)
-    return value.strip() if isinstance(value, str) else "" if value is None else value
-
-
-def _value(cell: Any, decimal: str) -> float | None:
-    if isinstance(cell, str):
-        found = number(cell, decimal)
-        return None if found is None else found.value
-    return float(cell) if isinstance(cell, int | float) else None  # stored cells are also dates

@@ -246,3 +246,32 @@ def _without(text: str, comments: tuple[str, ...], quoted: bool) -> tuple[str, b
             kept.append(line)
             quoted ^= line.count('"') % 2 == 1
     return "\n".join(kept), quoted
+
+
+# --- blocks of text or of stored columns ---
+
+
+def filled_rows(batch: Any, end: int) -> int:
+    """Return the number of rows up to the last one before `end` that has a filled cell."""
+    return next((i + 1 for i in reversed(range(end)) if any(cell != "" for cell in row_of(batch, i))), 0)
+
+
+def row_of(batch: Any, i: int) -> list[str | float]:
+    if isinstance(batch, TextBatch):
+        return [cell.strip() for cell in batch.slice(i, 1).cells.to_pylist()]
+    return [cell_of(column[i].as_py()) for column in batch.columns]
+
+
+def kinds_of(batch: Any) -> list[Any]:
+    return batch.kinds if isinstance(batch, TextBatch) else batch.schema.types
+
+
+def stored_value(value: Any) -> Any:
+    if isinstance(value, dict) and "number" in value:  # of a column with texts and numbers
+        return value["text"] if value["number"] is None else value["number"]
+    return value
+
+
+def cell_of(value: Any) -> str | float:
+    value = stored_value(value)
+    return value.strip() if isinstance(value, str) else "" if value is None else value

@@ -564,9 +564,9 @@ struct Next {
 constexpr double well_conditioned = 10, resolved = 1e3;
 
 // Projects W against the columns of B from `near` on, then against all columns of B, and once more if the second
-// projection shortens a column to less than `repeat_below` of its length. Sets `coefficients`, B.columns x W.columns, to the
-// sum of those of the first two projections, and `squares` to W^T W. Then makes the columns of W orthonormal, in W and
-// in `next`, and returns true; or returns false if some columns are too short: W is then the projected panel.
+// projection shortens a column to less than `repeat_below` of its length. Sets `coefficients`, B.columns x W.columns,
+// to the sum of those of the first two projections, and `squares` to W^T W. Then makes the columns of W orthonormal, in
+// W and in `next`, and returns true; or returns false if some columns are too short: W is then the projected panel.
 template <class T>
 bool project(Team &team, const TallProducts<T> &kernels, Tall<T> B, std::int64_t near, Narrow<T> W, T factor,
              double repeat_below, double *coefficients, double *squares, Next<T> next) {
