@@ -23,7 +23,7 @@ from tests.support.server import FolderServer, serving
 
 GENES = 2000
 MEMORY = "300M"
-WIDE, WIDE_MEMORY = 10_000, "60M"  # genes of the second table: Lanczos, which reads once for each step
+WIDE, WIDE_MEMORY = 10_000, "120M"  # genes of the second table: Lanczos, which reads once for each step
 FIT = [sys.executable, "-c", "from shiftsvd.cli import main; main()", "fit"]
 
 
