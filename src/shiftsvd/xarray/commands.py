@@ -12,7 +12,6 @@ from shiftsvd.extend.commands import Hooks, Run, option_of
 from shiftsvd.extend.files import Names, format_of
 from shiftsvd.extend.fits import Gaps
 from shiftsvd.extend.running import notice
-from shiftsvd.xarray.anomalies import SMALL_CELL, computed_small_cells
 from shiftsvd.xarray.fields import cell_weights, latitude_of, notice_unvarying
 from shiftsvd.xarray.netcdf import variable_of
 
@@ -81,6 +80,8 @@ class FieldHooks(Hooks):
         pca = run.pca
         if self.settings.extra["weights"] != "coslat" or pca.missing == "em" or not pca.n_components_:
             return
+        from shiftsvd.xarray.anomalies import SMALL_CELL, computed_small_cells  # takes the time of importing xarray
+
         weights = 1 / pca.scale_
         if np.all(weights >= SMALL_CELL * np.sqrt(np.mean(weights**2))):
             return
