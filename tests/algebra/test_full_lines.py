@@ -10,6 +10,8 @@ from scipy import sparse
 
 import shiftsvd as ss
 from shiftsvd.algebra.generic import fused, shift_of
+from shiftsvd.algebra.low_rank import Deflated
+from shiftsvd.algebra.scaled import Scaled
 from shiftsvd.backends.files import DiskRows
 from shiftsvd.solvers import Solver
 from tests.support.blocks import cut_small
@@ -76,6 +78,36 @@ def test_full_lines_cost_a_copy_in_double_precision_only_where_they_are() -> Non
         assert B.dtype == np.float32
         assert B.costs.eps == EPS
         assert shift_of(B).frobenius_norm() == pytest.approx(shift.frobenius_norm())  # products round at its level
+
+
+def test_rounding_at_the_level_of_a_shift_is_known_through_scales_and_projections() -> None:
+    D = with_full_lines(0, rows=False).astype(np.float64)[:, :20]
+    rng = np.random.default_rng(0)
+    rows, cols = rng.random(len(D)) + 0.5, rng.random(20) + 0.5
+    shift = ss.LowRank(np.ones(len(D)), D.mean(axis=0))
+    A = ss.as_operator(sparse.csr_array(D)) - shift
+    V = np.linalg.qr(rng.standard_normal((20, 2)))[0]
+    size = np.linalg.norm(rows[:, None] * (cols * D.mean(axis=0)))
+    for B in (Scaled(A, rows, cols), Deflated(Scaled(A, rows, cols), V), Scaled(A, rows, cols).H):
+        assert shift_of(B).frobenius_norm() == pytest.approx(size)
+        assert shift_of(fused(B, np.inf)).frobenius_norm() == pytest.approx(size)
+    assert shift_of(Scaled(fused(A, np.inf), rows, cols)).frobenius_norm() == pytest.approx(size)
+    assert shift_of(Deflated(fused(A, np.inf), V)).frobenius_norm() == pytest.approx(shift.frobenius_norm())
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_scaled_columns_far_from_zero_keep_the_bounds_of_a_gram_matrix(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    m, n = 1200, 30
+    D = rng.standard_normal((m, 8)) @ rng.standard_normal((8, n)) + 1e-3 * rng.standard_normal((m, n))
+    D += 1e8 * (1 + rng.random(n))
+    L = np.longdouble
+    C = D.astype(L) - D.astype(L).mean(axis=0)
+    C /= np.sqrt((C * C).mean(axis=0))
+    V = np.linalg.svd(C.astype(float), full_matrices=False)[2][:K].T.astype(L)
+    values = np.sqrt(((C @ V) ** 2).sum(axis=0) / (V**2).sum(axis=0))
+    F = ss.svd(sparse.csc_array(D), K, shift="mean", scale="std", solver=ss.Gram(1e-2), rng=0)
+    assert np.all(np.abs(F.S - values) <= F.info.value_errors * F.S)
 
 
 def test_full_rows_of_every_block_are_shifted(monkeypatch: pytest.MonkeyPatch) -> None:

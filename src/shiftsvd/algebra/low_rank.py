@@ -391,6 +391,9 @@ class Deflated(Derived):
     def unshifted(self) -> tuple[Operator, LowRank | None]:
         return generic.unshifted(self.A)
 
+    def shift_of(self) -> LowRank | None:
+        return generic.shift_of(self.A)
+
     def _projected(self, V: Panel) -> Panel:
         for _ in range(2):
             V = V - self.V @ inner(self.V, V)

@@ -165,9 +165,14 @@ class Scaled(Derived):
 
     def unshifted(self) -> tuple[Operator, LowRank | None]:
         A, S = generic.unshifted(self.A)
-        if S is None:
-            return self, None
-        return Scaled(A, self.rows, self.cols), LowRank(scaled(self.rows, S.L), scaled(conj(self.cols), S.R))
+        return (self, None) if S is None else (Scaled(A, self.rows, self.cols), self._scaled(S))
+
+    def shift_of(self) -> LowRank | None:
+        S = generic.shift_of(self.A)
+        return S and self._scaled(S)
+
+    def _scaled(self, S: LowRank) -> LowRank:
+        return LowRank(scaled(self.rows, S.L), scaled(conj(self.cols), S.R))
 
     @property
     def H(self) -> "Scaled":
