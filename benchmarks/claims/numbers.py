@@ -74,7 +74,7 @@ CLAIMS = [
     Claim("src/shiftsvd/scanpy/docs/cells.rst", "singular value is at most", "for the command", SETTING),
     Claim("src/shiftsvd/scanpy/docs/cells.rst", "by default 10 %", "selected genes", SETTING),
     Claim("docs/guide/centring.rst", "a matrix of a million rows", "it is centred", ARITHMETIC),
-    Claim("docs/guide/centring.rst", "more than 99 % full", "at most 99 % full", SETTING),
+    Claim("docs/guide/centring.rst", "more than 99 % full)", "more than 99 % full can", SETTING),
     Claim("docs/guide/cluster.rst", "each chunk should take at least", "1,000 seconds", ARITHMETIC),
     Claim("docs/guide/gpu.rst", "at least 0.52 %", "entries are stored", SETTING),
     Claim("docs/guide/gpu.rst", "50 components, data on the GPU", "65 GB at its peak", script("device")),

@@ -80,6 +80,34 @@ def test_full_lines_cost_a_copy_in_double_precision_only_where_they_are() -> Non
         assert shift_of(B).frobenius_norm() == pytest.approx(shift.frobenius_norm())  # products round at its level
 
 
+@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("mean", [2, 8, 12, 1000])
+def test_full_lines_are_shifted_in_their_entries_only_if_an_implicit_shift_would_cancel(
+    mean: int, turned: bool
+) -> None:
+    rng = np.random.default_rng(0)
+    D = rng.standard_normal((300, 40)) * (rng.random((300, 40)) < 0.1)
+    D[:, 7] = mean + rng.standard_normal(300)
+    D = D.astype(np.float32)
+    mu = D.mean(axis=0, dtype=np.float64)
+    C, shift = D - mu, ss.LowRank(np.ones(300), mu)
+    if turned:
+        D, C, shift = np.ascontiguousarray(D.T), C.T, shift.H
+    values = np.linalg.svd(C, compute_uv=False)[:5]
+    for learned in (False, True):  # the moments decide, whether they are known or not
+        A = ss.as_operator(sparse.csr_array(D))
+        if learned:
+            (A.row_moments if turned else A.moments)()  # type: ignore[attr-defined]
+        B = A - shift
+        assert B.ready.dtype == (np.float32 if mean < 10 else np.float64)  # type: ignore[attr-defined]
+        for F in (B, fused(B, np.inf), fused(B.H, np.inf)):
+            np.testing.assert_allclose(
+                F.matmat(np.eye(F.shape[1])), C if F.shape == C.shape else C.T, atol=1e-12 * mean
+            )
+        G = ss.svd(B, 5, solver=ss.BlockLanczos(1e-8), rng=0)
+        assert np.all(np.abs(G.S - values) <= G.info.value_errors * G.S)
+
+
 def test_rounding_at_the_level_of_a_shift_is_known_through_scales_and_projections() -> None:
     D = with_full_lines(0, rows=False).astype(np.float64)[:, :20]
     rng = np.random.default_rng(0)

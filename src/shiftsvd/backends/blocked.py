@@ -128,7 +128,10 @@ class Blocked(Operator):
             return row_means(self, weights)
         parts = self._row_moments(slice_of(weights, (0, self.shape[1])))
         mean, M2 = (np.concatenate([getattr(part, name) for part in parts]) for name in ("mean", "M2"))
-        return Moments(parts[0].count, mean, M2)
+        moments = Moments(parts[0].count, mean, M2)
+        if weights is None and self.shift is None:
+            self.memo["rows"] = moments
+        return moments
 
     def _row_moments(self, weights: Vector | None) -> list[Moments]:
         return [part for _, part in self._each(lambda rows: self.block_row_moments(rows, weights))]

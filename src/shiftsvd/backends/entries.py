@@ -126,7 +126,7 @@ def _(A: SparseRows, places: Places, axis: int) -> Operator:
     bare(A)
     part = csr_array(take_rows(A.X, 0, A.shape[0])[at(places, axis)])
     part.has_canonical_format = True
-    return replace(A, X=part, memo={}, full_columns=None)
+    return replace(A, X=part, memo={}, lines=(None, None))
 
 
 @some_lines.register

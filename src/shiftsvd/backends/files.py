@@ -260,7 +260,7 @@ def rows_operator(X: Any, shift: LowRank | None, full: Vector | None, name: str,
     shifted_inside = shift is not None and full is not None and bool(full.any())
     columns = None if shift is None or full is None else full[:-1]
     X = _sound(X, shifted_inside, name, lo)
-    return SparseRows(X, shift, memory_limit=room, full_columns=columns, is_block=True)
+    return SparseRows(X, shift, memory_limit=room, lines=(None, columns), is_block=True)
 
 
 def _sound(X: csr_array, shifted_inside: bool, name: str, lo: int) -> csr_array:

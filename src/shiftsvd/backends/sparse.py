@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from scipy.sparse import coo_array, csr_array
 
-from shiftsvd.backends.blocked import PIECE, Blocked, Rows, exhaust, journaled, slice_of
+from shiftsvd.backends.blocked import PIECE, Blocked, Rows, exhaust, journaled, slice_of, squares_about
 from shiftsvd.events import record_read
 from shiftsvd.kernels import Kernels, best, kernels_for, ordered, shared
 from shiftsvd.kernels.twin import CSR, Array, Groups, Steps, StepTaker, csr_of, range_errors_ignored, sum_by, take_rows
@@ -53,12 +53,23 @@ def add_up(
 FULL = 0.99
 
 
+def cancelling(full: Vector, moments: Callable[[], Moments], shift: LowRank) -> Vector:
+    # Of the full columns, those whose mean may be larger, relative to the deviation, than that of any other column.
+    if not full.any() or (mu := shift.row_vector()) is None:
+        return full
+    squares = squares_about(found := moments(), shift)
+    assert squares is not None
+    with np.errstate(over="ignore", under="ignore"):
+        return np.asarray(full & ~(FULL * squares > (1 - FULL) * found.count * np.abs(mu) ** 2))
+
+
 Powers = tuple[Vector | int, Vector | int]
+Lines = tuple[Vector | None, Vector | None]
 
 
 @dataclass(frozen=True, eq=False)
 class FullLines:
-    """Rows and columns of a sparse matrix that are more than 99 % full; the shift is subtracted from their entries."""
+    """Full rows and columns of a sparse matrix; the shift is subtracted from their entries."""
 
     rows: Vector  # masks
     columns: Vector
@@ -79,8 +90,9 @@ class FullLines:
         return csr_array((data, np.insert(j, place, beside), indptr), shape=X.shape)
 
 
-def full_lines(X: CSR, shift: LowRank, columns: Vector, blocks: list[Rows], n_threads: int) -> FullLines | None:
-    rows = np.diff(X.indptr) > FULL * X.shape[1]
+def full_lines(
+    X: CSR, shift: LowRank, rows: Vector, columns: Vector, blocks: list[Rows], n_threads: int
+) -> FullLines | None:
     if not (rows.any() or columns.any()):
         return None
 
@@ -151,9 +163,10 @@ OF_MOMENTS = 128
 class SparseRows(Blocked):
     """A canonical CSR matrix minus its shift."""
 
-    # The shift is subtracted from the entries of rows and columns that are more than 99 % full, where an implicit shift
-    # would cancel. These differences are in double precision, also for single precision data, because rounding them
-    # would change the data. Everywhere else the shift is a product of thin factors.
+    # The shift is subtracted from the entries of rows and columns with |mean|/sd of 10 or more, which are more than 99
+    # percent full: an implicit shift would cancel there. These differences are in double precision, also for single
+    # precision data, because rounding them would change the data. Everywhere else the shift is a product of thin
+    # factors.
 
     sparse = True
     X: CSR
@@ -161,7 +174,7 @@ class SparseRows(Blocked):
     n_threads: int = 1
     memory_limit: int | str | None = None
     memo: dict[str, Any] = field(default_factory=dict)
-    full_columns: Vector | None = None  # of a larger matrix that these rows are part of
+    lines: Lines = (None, None)  # masks of the full rows and columns, where known, such as those of a larger matrix
     lines_done: bool = False  # X has its full lines shifted already, and `shift` is that of the others
     asked: LowRank | None = None  # if `lines_done`, the shift of all lines: entries and means are rounded at its level
     is_block: bool = False  # rows of a larger matrix, which one thread multiplies
@@ -437,7 +450,7 @@ class SparseRows(Blocked):
     def ldexp(self, rows: Vector | int, cols: Vector | int) -> "SparseRows":
         powers = self.powers[0] + rows, self.powers[1] + cols
         shift, asked = (S and S.ldexp(rows, cols) for S in (self.shift, self.asked))
-        return replace(self, shift=shift, asked=asked, memo={}, powers=powers)
+        return replace(self, shift=shift, asked=asked, memo={}, lines=(None, None), powers=powers)
 
     def formed(self, rows: Rows) -> Panel:
         X = self.stored_rows(rows)
@@ -468,17 +481,27 @@ class SparseRows(Blocked):
         adjoint, shift = adjoint_of(X, self.n_threads), shift and shift.H
         # A panel of the long side then takes no more memory than the panels that are added up otherwise.
         both = (adjoint, X) if adjoint.shape[0] <= LONG * adjoint.shape[1] else None
-        return replace(self, X=adjoint, shift=shift, memo={}, full_columns=None, powers=powers, both=both, **known)
+        lines = self.lines[::-1]
+        return replace(self, X=adjoint, shift=shift, memo={}, lines=lines, powers=powers, both=both, **known)
 
     def _replace_shift(self, shift: LowRank | None) -> "SparseRows":
-        return replace(self, shift=shift, lines_done=False, asked=None)
+        lines = self.lines if self.is_block else (None, None)
+        return replace(self, shift=shift, lines=lines, lines_done=False, asked=None)
 
     def _full_lines(self, shift: LowRank) -> FullLines | None:
-        full, least = self.full_columns, FULL * self.shape[0]
-        if full is None and self.X.nnz > least:
-            full = self._sum(lambda rows: best.column_counts(self.X, rows)) > least
-        full = np.zeros(self.shape[1], bool) if full is None else full
-        return full_lines(self.X, shift, full, self.blocks(), self.n_threads)
+        (rows, columns), least = self.lines, FULL * self.shape[0]
+        if rows is None:
+            rows = np.diff(self.X.indptr) > FULL * self.shape[1]
+            rows = cancelling(rows, lambda: self._known("rows", Blocked.row_moments), shift.H)
+        if columns is None and self.X.nnz > least:
+            columns = self._sum(lambda rows: best.column_counts(self.X, rows)) > least
+            columns = cancelling(columns, lambda: self._known("columns", Blocked.moments), shift)
+        columns = np.zeros(self.shape[1], bool) if columns is None else columns
+        vars(self).update(lines=(rows, columns))
+        return full_lines(self.X, shift, rows, columns, self.blocks(), self.n_threads)
+
+    def _known(self, lines: str, moments: Callable[[Blocked], Moments]) -> Moments:
+        return self.memo[lines] if lines in self.memo else moments(self._replace_shift(None))
 
     def _alone(self) -> "SparseRows":
         X = self.made((0, self.shape[0]), self.held) if self.ready is None else self.ready

@@ -145,9 +145,9 @@ def _triangle(A: Operator) -> Panel:
 class Gram(Solver):
     """Form ``A^H A`` in double precision, n x n for a short side of n, and compute its leading eigenvectors.
 
-    The shift does not cancel digits: dense blocks and full columns of sparse data are shifted before they are
-    multiplied, and columns that are shifted implicitly are at most 99 % full. A last pass over the data computes the
-    components and their residuals from A itself.
+    The shift does not cancel digits: dense blocks, and columns of sparse data with means of ten deviations or more, are
+    shifted before they are multiplied. A last pass over the data computes the components and their residuals from A
+    itself.
 
     Parameters
     ----------
