@@ -8,14 +8,14 @@ from typing import Any, Final, Literal
 
 import numpy as np
 
-from shiftsvd.backends.files import LEAST_BLOCK, DiskRows, larger_blocks
+from shiftsvd.backends.files import LEAST_BLOCK, DiskRows, Reread, larger_blocks
 from shiftsvd.backends.source import Turned
 from shiftsvd.errors import Part, Refused, Setting, plural, refuse
 from shiftsvd.kernels import threads
 from shiftsvd.missing.completion import MissingSummary, check_unused, completed, with_missing
 from shiftsvd.missing.gaps import Observed
 from shiftsvd.names import MAX_ITER, MissingName, ScaleName, ShiftName, SolverName, VectorLike
-from shiftsvd.operators import Adjoint, Operator
+from shiftsvd.operators import Adjoint, Operator, Panel
 from shiftsvd.preparation.covariates import Covariates, GroupMeans
 from shiftsvd.preparation.prepare import Preparation, Prepared
 from shiftsvd.preparation.shifts import row_weights
@@ -27,6 +27,7 @@ from shiftsvd.solvers import Solver
 from shiftsvd.solvers.auto import check_solver, solver_named
 from shiftsvd.solvers.base import TOL, Perturbation, check_rank, check_tol, most_components, solve_perturbed
 from shiftsvd.solvers.cost import tall
+from shiftsvd.solvers.lanczos import BlockLanczos
 from shiftsvd.solvers.randomized import ShiftedRandomizedSVD, unsupported_shift
 from shiftsvd.transforms.base import Transform
 from shiftsvd.transforms.chains import Preprocess, as_transforms, width
@@ -156,7 +157,8 @@ def svd(
         k = float(k) if isinstance(k, np.floating) else k
         preparation = Preparation(shift, scale, row_weights(sample_weight, A.shape[0]), scale_ddof, entries)
         prepared, account = learned(A, preparation, k, solver, tol, memory_limit, missing, rng, penalty, max_iter)
-        F = decompose(prepared.of_own, k, solver, tol, rng, memory_limit, certify, prepared.perturbation)
+        start = prepared.training.product
+        F = decompose(prepared.of_own, k, solver, tol, rng, memory_limit, certify, prepared.perturbation, start)
         F.info = account.added_to(F.info)
         return native(F, X)
 
@@ -180,7 +182,18 @@ def learned(
     A, moments, account = completed(
         A, missing, preparation.shift, k, preparation.weights, preparation.scale, rng, penalty, max_iter
     )
-    return preparation.learn(planned(A, preparation.entries, k, solver, tol, memory_limit), moments), account
+    A = planned(A, preparation.entries, k, solver, tol, memory_limit)
+    V, costs_known = None, isinstance(A, DiskRows) or (isinstance(A, Reread) and not A.sparse)
+    if costs_known and width(preparation.entries, A.shape[1]) == A.shape[1]:
+        V = block_to_multiply(solver_named(solver, A, k, tol, memory_limit), A, k, rng)
+    return preparation.learn(A, moments, V), account
+
+
+def block_to_multiply(solver: Solver, A: Operator, k: int | float, rng: np.random.Generator) -> Panel | None:
+    # Vectors that the read of the moments can multiply, so that an iteration begins with their product.
+    if not isinstance(solver, BlockLanczos) or solver.start is not None or solver.on_long_side(A, k):
+        return None
+    return rng.standard_normal((A.shape[1], solver.shape(k, A).block)).astype(np.float32)
 
 
 def check_fit(preparation: Preparation, n: int, k: int | float, solver: str | Solver, missing: str) -> None:
@@ -205,8 +218,11 @@ def decompose(
     memory_limit: int | str | None,
     certify: bool = False,
     perturbation: Perturbation | None = None,
+    start: Panel | None = None,
 ) -> SVDResult:
     chosen = within(memory_limit, A, k, solver, tol)
+    if start is not None and isinstance(chosen, BlockLanczos):
+        chosen = replace(chosen, start=start)
     chosen = replace(chosen, certify=True) if certify else chosen
     return chosen(A, k, rng, tol=tol) if perturbation is None else solve_perturbed(perturbation, chosen, A, k, rng, tol)
 

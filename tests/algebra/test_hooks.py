@@ -61,6 +61,7 @@ def test_a_method_counts_only_where_the_class_is_registered(name: str) -> None:
         "mix": (ss.sketch.SRFT().mixer(4, 2, np.random.default_rng(0)),),
         "gram_seconds": (panel(4, 2),),
         "gram_with_double": (panel(4, 2), panel(4, 2)),
+        "moments_and_gram": (panel(4, 2),),
         "row_blocks": (2,),
         "column_blocks": (2,),
         "squares_beyond": (panel(4, 2), panel(4, 2)),

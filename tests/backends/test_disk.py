@@ -46,6 +46,29 @@ def test_a_lanczos_step_is_one_read_of_the_file() -> None:
     assert pca.info_.converged
 
 
+@pytest.mark.parametrize("tol", [1e-1, 1e-2, 1e-4, 1e-6])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_the_read_of_the_means_and_the_last_steps_serve_for_the_first_block_and_the_probe(
+    dtype: type, tol: float
+) -> None:
+    rng = np.random.default_rng(0)
+    m, n, k = 1200, 600, 10
+    U, V = (np.linalg.qr(rng.standard_normal((side, n)))[0] for side in (m, n))
+    X = ((U / np.arange(1.0, n + 1) ** 0.7) @ V.T + 0.01 * rng.random(n)).astype(dtype)
+    weights = rng.integers(1, 4, m)
+    Y = np.repeat(X.astype(float), weights, axis=0)
+    exact = np.linalg.svd(Y - Y.mean(axis=0), compute_uv=False)
+    for given, values in ((None, np.linalg.svd(X - X.mean(axis=0, dtype=float), compute_uv=False)), (weights, exact)):
+        source = Held(X, 400)
+        pca = ss.PCA(k, solver=ss.BlockLanczos(tol), random_state=0).fit(DiskRows(source), sample_weight=given)
+        assert source.n_reads == 3 * (pca.info_.n_passes + (1 if given is None else 2))  # weights: one for the variance
+        assert pca.info_.n_passes <= (4 if tol >= 1e-4 else 5)
+        assert pca.info_.converged
+        assert pca.info_.missed_below >= values[k] - 1e-6
+        errors = np.abs(pca.singular_values_ - values[:k]) / values[:k]
+        assert np.all(errors <= pca.info_.value_errors)
+
+
 @pytest.mark.parametrize("scale", [False, True])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_no_read_is_spent_on_measuring_the_rounding(dtype: type, scale: bool, monkeypatch: pytest.MonkeyPatch) -> None:

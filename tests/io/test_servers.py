@@ -175,7 +175,7 @@ def test_a_fit_that_ends_early_continues_from_its_checkpoint(
     A = opened(address)
     n_opening = server.n_answers
     expected = ss.PCA(3, random_state=0, solver="lanczos").fit(A)
-    server.after = n_opening + (server.n_answers - n_opening) // 2
+    server.after = n_opening + 3 * (server.n_answers - n_opening) // 4
     n_ended = 0
     while n_ended < 20:
         server.n_answers, server.fault = 0, "500"

@@ -2887,8 +2887,8 @@ FAULTS = (
     fault(
         "the weights in the name of moments",
         "backends/files.py",
-        'self.once("moments", (weights,), read)',
-        'self.once("moments", (), read)',
+        'self.once("moments", (weights,) if V is None else (weights, V), read)',
+        'self.once("moments", () if V is None else (V,), read)',
         "runs/test_keys.py",
         "runs",
     ),

@@ -111,7 +111,9 @@ def test_a_setting_that_is_changed_never_replays_old_reads(what: str, tmp_path: 
     np.save(tmp_path / "X.npy", matrix())
     first, second = CHANGED[what]
     data = lambda: streamed(tmp_path / "X.npy")  # noqa: E731
-    assert after(lambda: fit(data, **first), lambda: fit(data, **second), tmp_path / "kept") == "refused"
+    found = after(lambda: fit(data, **first), lambda: fit(data, **second), tmp_path / "kept")
+    # Fits of few components more take the same reads: their components are computed from the same basis.
+    assert found == ("the same" if what == "number of components" else "refused")
     early = after(lambda: fit(data, **first), lambda: fit(data, **second), tmp_path / "early", left=1)
     assert early in ("refused", "the same")
     assert after(lambda: fit(data, **second), lambda: fit(data, **second), tmp_path / "again") == "the same"

@@ -98,6 +98,39 @@ def test_levels_that_may_be_wrong_once_in_a_billion_never_are(dtype: type) -> No
             assert found >= d[2:].max() - 1e-13 * np.abs(d).max()
 
 
+@pytest.mark.parametrize("dtype", [float, complex])
+def test_a_probe_that_shares_the_products_of_steps_bounds_what_the_basis_lacked_before(dtype: type) -> None:
+    for seed in range(60):
+        rng = np.random.default_rng(seed)
+        n, known, columns, sweeps = (int(rng.integers(*ends)) for ends in ((20, 120), (1, 6), (1, 9), (1, 6)))
+        d = np.sort(rng.uniform(rng.choice([-3.0, 0.0, 0.99]), 1, n))[::-1].copy()
+        d[: known + 1] += 10 ** rng.uniform(-6, 1)
+        basis = with_residuals(d, known, 10 ** rng.uniform(-12, -1), dtype, rng)
+        V, seen = basis.B[:, :known].copy(), []
+        lacked = d[:, None] * np.eye(n) - V @ (V.conj().T * d)
+        lacked = lacked - (lacked @ V) @ V.conj().T
+        top, scale = np.linalg.eigvalsh((lacked + lacked.conj().T) / 2)[-1], np.abs(d).max()
+
+        def done(level: float, below: float, seen: list[float] = seen, sweeps: int = sweeps) -> bool:
+            seen.append(level)
+            return len(seen) == sweeps
+
+        probe(basis, lambda X, d=d: d[:, None] * X, columns, 1e-9, 1e-15 * scale, done, joint=True)
+        assert all(level >= top - 1e-13 * scale for level in seen)
+        B, H, Q = basis.B[:, : basis.size], basis.H[: basis.size, : basis.size], basis.block
+        assert_close(B.conj().T @ B, np.eye(basis.size), 1e-12)
+        rest = d[:, None] * B - B @ H
+        assert_close(rest - Q @ (Q.conj().T @ rest), 0 * rest, 1e-11 * scale)  # the products were steps, too
+
+
+def with_residuals(d: Array, known: int, off: float, dtype: type, rng: np.random.Generator) -> Factorization:
+    V = np.eye(len(d), known) + off * rng.standard_normal((len(d), known))
+    V = np.linalg.qr(V if dtype is float else V + 1j * off * rng.standard_normal(V.shape))[0]
+    theta, W = np.linalg.eigh(V.conj().T @ (d[:, None] * V))
+    theta, V = theta[::-1].copy(), V @ W[:, ::-1]
+    return Factorization.from_ritz(V, theta, d[:, None] * V - V * theta, rng)
+
+
 def test_a_block_of_more_columns_and_more_sweeps_comes_closer() -> None:
     d = np.linspace(0, 1, 400)
     for seed in range(5):

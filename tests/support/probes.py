@@ -17,9 +17,10 @@ def probe(
     probability: float,
     noise: float,
     done: Callable[[float, float], bool],
+    joint: bool = False,
 ) -> float:
     """A probe that goes on until ``done(level, top)``, or the space is at its end; gives the last level."""
-    found = Probe(basis, columns, probability, noise)
+    found = Probe(basis, columns, probability, noise, joint)
     while True:
         found.add_product(product(basis.block))
         if basis.width == 0 or done(found.level, found.top):

@@ -41,7 +41,7 @@ def test_a_lazy_field_takes_as_many_passes_as_one_in_memory(k: int, tmp_path: Pa
     for i in range(FILES):
         da.isel(time=slice(i * TIMES // FILES, (i + 1) * TIMES // FILES)).to_netcdf(tmp_path / f"{i}.nc")
     with xarray.open_mfdataset(str(tmp_path / "*.nc"), combine="by_coords") as files:
-        lazy, memory = (pca(each, k, solver="lanczos", rng=0) for each in (files.t2m, da))
+        lazy, memory = (pca(each, k, solver="lanczos", rng=0, tol=1e-10) for each in (files.t2m, da))
     assert lazy.attrs["converged"]
     assert lazy.attrs["n_passes"] <= 1.3 * memory.attrs["n_passes"]
     np.testing.assert_allclose(lazy.singular_values, exact(da, k), rtol=1e-10)
@@ -53,7 +53,7 @@ def test_a_file_of_few_rows_has_all_digits_with_either_basis(memory_limit: str |
     X = da.values.reshape(TIMES, -1)
     np.save(tmp_path / "X.npy", X)
     A, _ = ss.io.open_matrix(tmp_path / "X.npy", stream=True, memory_limit=memory_limit)
-    solver = ss.BlockLanczos(1e-6)
+    solver = ss.BlockLanczos(1e-11)
     assert solver.on_long_side(A, 10) == (memory_limit is None)
     F = ss.svd(A, 10, shift="mean", solver=solver, rng=0)
     memory = ss.svd(X, 10, shift="mean", solver=solver, rng=0)
@@ -102,9 +102,9 @@ def test_chunks_of_parts_of_maps_are_not_joined_across_cells(chunks: tuple[int, 
     lazy = da.chunk(dict(zip(da.dims, chunks, strict=True)))
     X = stacked(lazy, "time").X
     assert not any("merge" in layer or "split" in layer for layer in X.dask.layers)
-    found, known = (pca(each, 3, weights="coslat", rng=0, missing="mean") for each in (lazy, da))
+    found, known = (pca(each, 3, weights="coslat", rng=0, missing="mean", tol=1e-9) for each in (lazy, da))
     for name in ("components", "mean_field", "weights", "standard_deviation", "singular_values"):
-        np.testing.assert_allclose(found[name], known[name], rtol=1e-5, atol=1e-8, err_msg=name)
+        np.testing.assert_allclose(found[name], known[name], rtol=1e-5, atol=1e-7, err_msg=name)
 
 
 @pytest.mark.parametrize("chunks", [{"time": 1}, {"time": 1, "lat": 4, "lon": 5}])

@@ -128,6 +128,12 @@ def mix(A: "Operator", Omega: Mixer) -> Panel:
 
 
 @generic
+def moments_and_gram(A: "Operator", V: Panel, weights: Vector | None = None) -> tuple[Moments, Panel | None]:
+    """Compute the moments of the columns, and ``A^H diag(weights) A V`` if one read serves both, else None."""
+    return A.moments(weights), None
+
+
+@generic
 def gram_matrix(A: "Operator", weights: Vector | None = None) -> Panel:
     """Form ``A^H diag(weights) A``."""
     return A.gram(np.eye(A.shape[1], dtype=panel_dtype(A.dtype)), weights)

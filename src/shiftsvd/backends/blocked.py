@@ -113,9 +113,11 @@ class Blocked(Operator):
             w = np.ones(self.shape[0]) if weights is None else weights
             mean = stored.mean - (w @ self.shift.L) @ self.shift.R.conj().T / stored.count
             return Moments(stored.count, mean, None)
-        moments = self._moments(weights)
+        return self.remember_moments("columns", self._moments(weights), weights)
+
+    def remember_moments(self, lines: str, moments: Moments, weights: Vector | None) -> Moments:
         if weights is None and self.shift is None:
-            self.memo["columns"] = moments
+            self.memo[lines] = moments
         return moments
 
     def _moments(self, weights: Vector | None) -> Moments:
@@ -128,10 +130,7 @@ class Blocked(Operator):
             return row_means(self, weights)
         parts = self._row_moments(slice_of(weights, (0, self.shape[1])))
         mean, M2 = (np.concatenate([getattr(part, name) for part in parts]) for name in ("mean", "M2"))
-        moments = Moments(parts[0].count, mean, M2)
-        if weights is None and self.shift is None:
-            self.memo["rows"] = moments
-        return moments
+        return self.remember_moments("rows", Moments(parts[0].count, mean, M2), weights)
 
     def _row_moments(self, weights: Vector | None) -> list[Moments]:
         return [part for _, part in self._each(lambda rows: self.block_row_moments(rows, weights))]

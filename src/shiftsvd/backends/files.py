@@ -199,15 +199,26 @@ class Reread(Blocked):
     def adjoint_triangle(self, weights: Vector | None = None) -> Panel:
         return generic.by_blocks(self.H, weights)
 
-    def _moments(self, weights: Vector | None) -> Moments:
-        def read() -> checkpoints.Record:
-            found, counts = self._total("moments", own=(in_double(weights),), merge=_merged)
-            return {"count": np.array(found.count), "mean": found.mean, "M2": found.M2, "stored": counts}
+    def moments_and_gram(self, V: Panel, weights: Vector | None = None) -> tuple[Moments, Panel | None]:
+        if self.shape[0] < self.shape[1] or self.shift is not None:
+            return self.moments(weights), None
+        moments, product = self._read_moments(weights, V)
+        return self.remember_moments("columns", moments, weights), product
 
-        record = self.once("moments", (weights,), read)
+    def _moments(self, weights: Vector | None) -> Moments:
+        return self._read_moments(weights)[0]
+
+    def _read_moments(self, weights: Vector | None, V: Panel | None = None) -> tuple[Moments, Panel | None]:
+        def read() -> checkpoints.Record:
+            what, panels = ("moments", ()) if V is None else ("moments_and_gram", (V,))
+            found, counts, *product = self._total(what, panels, (in_double(weights),), _merged)
+            record = {"count": np.array(found.count), "mean": found.mean, "M2": found.M2, "stored": counts}
+            return record | dict(zip(["product"], product, strict=False))
+
+        record = self.once("moments", (weights,) if V is None else (weights, V), read)
         if self.sparse:
             self.memo["counts"] = record["stored"]
-        return Moments(float(record["count"]), record["mean"], record["M2"])
+        return Moments(float(record["count"]), record["mean"], record["M2"]), record.get("product")
 
     def _row_moments(self, weights: Vector | None) -> list[Moments]:
         return [part for _, part in self._rows("row_moments", weights)]
@@ -307,13 +318,14 @@ OURS: dict[str, Callable[..., Any]] = generic.FUNCTIONS | {
     "counts": _counts,
     "gram_with_double": lambda A, V, D, weights: np.hstack([A.gram(V, weights), A.gram(D, weights)]),
     "moments": lambda A, weights: (A.moments(weights), _counts(A)),
+    "moments_and_gram": lambda A, V, weights: (A.moments(weights), _counts(A), A.gram(V, weights)),
     "digest": lambda A: told(A.X).encode(),
     "least": _least,
 }
 
 
-def _merged(a: tuple[Moments, Vector], b: tuple[Moments, Vector]) -> tuple[Moments, Vector]:
-    return a[0].merge(b[0]), a[1] + b[1]
+def _merged(a: tuple[Moments, *tuple[Vector, ...]], b: tuple[Moments, *tuple[Vector, ...]]) -> tuple[Any, ...]:
+    return a[0].merge(b[0]), *(x + y for x, y in zip(a[1:], b[1:], strict=True))
 
 
 # --- files ----------------------------------------------------------------------------------------------------------

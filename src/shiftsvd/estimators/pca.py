@@ -210,7 +210,8 @@ class PCA(BatchPCA):
             with columns_called(kept_names(vars(self).get("feature_names_in_"), preparation.entries, A.shape[1])):
                 prepared, account = learned(A, preparation, rank, solver, tol, limit, *completion)
             variance, unit = prepared.total_variance
-            F = decompose(prepared.of_own, rank, solver, tol, rng, limit, perturbation=prepared.perturbation)
+            A, start = prepared.of_own, prepared.training.product
+            F = decompose(A, rank, solver, tol, rng, limit, perturbation=prepared.perturbation, start=start)
             F.info = account.added_to(F.info)
             if k == "mle":
                 F = F.truncate(minka_rank(np.ldexp(F.S, -unit) ** 2 / (prepared.count - 1), int(prepared.count)))

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from shiftsvd.algebra.generic import moments_and_gram
 from shiftsvd.backends import as_operator
 from shiftsvd.errors import Refused, Setting
 from shiftsvd.names import TOL, ScaleLike, ScaleName, ShiftName, VectorLike
@@ -35,17 +36,28 @@ class Preparation:
         shifts.check_shift(self.shift, n)
         shifts.resolve_scale(self.scale, n, Moments(2.0, np.zeros(n), np.ones(n)), ddof=self.ddof)
 
-    def learn(self, A: Operator, moments: Moments | None = None) -> "Prepared":
-        weights = self.weights
+    def learn(self, A: Operator, moments: Moments | None = None, V: Panel | None = None) -> "Prepared":
+        # If V is given, multiply it by the Gram matrix of the prepared rows, where the read of the moments serves both.
+        weights, product = self.weights, None
         changed = learn_all(self.entries, A, weights, self.tol)
         B = changed.B
         if moments is None and shifts.needs_moments(self.shift, self.scale):
-            moments = B.moments(weights)
+            if V is None or self.scale is not None or self.shift != "mean":
+                moments = B.moments(weights)
+            else:
+                moments, product = moments_and_gram(B, V, weights)
+                product = None if product is None else _centred(product, moments, V)
         S, shift = shifts.learn_shift(self.shift, B, moments, weights)
-        own = Training(A, B, S, weights, moments, changed, shifts.is_named(self.scale))
+        own = Training(A, B, S, weights, moments, changed, shifts.is_named(self.scale), product)
         before, after, e = own.in_units if shifts.is_named(self.scale) else (None, None, 0)
         scale = shifts.resolve_scale(self.scale, B.shape[1], after, before, self.ddof, e, B.shape[0])
         return Prepared(shift, scale, changed.fitted, own)
+
+
+def _centred(product: Panel, moments: Moments, V: Panel) -> Panel | None:
+    with np.errstate(over="ignore", invalid="ignore"):
+        product = product - np.outer(moments.count * moments.mean, moments.mean.conj() @ V)
+    return product if np.isfinite(product).all() and product.any() else None
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,6 +71,7 @@ class Training:
     moments: Moments | None  # of B
     changed: Transformed
     scaled_by_itself: bool = False  # the scale is computed from these rows, so their errors change the scale, too
+    product: Panel | None = None  # of the Gram matrix and some vectors, if it was computed with the moments
 
     @cached_property
     def known_moments(self) -> Moments:

@@ -31,6 +31,13 @@ FASTER_IN_MEMORY, MOST_IN_MEMORY = 1.6, 6
 # error is then more than FAR times the tolerance, take MOST_IN_MEMORY steps: of fourteen sets, none with such an error
 # converged earlier.
 FIRST_IN_MEMORY, FAR = 3, 100.0
+# Columns of a probe, relative to those of a step, where a read takes as long as a product: one product is then often
+# enough for a proof.
+WIDER_IN_FILES: Final = 2
+# Begin a probe together with a step over a file if that step is likely to be the last, as it is if the estimated error
+# is at most JOINT times the tolerance, and if this error is at most LACKING times the share of the last value that may
+# be missed.
+JOINT, LACKING = 30.0, 0.3
 # In single precision, stop when bounds are at most this part of the tolerance: the last reading adds its rounding
 # error, 0.03 to 0.23 of 1e-4 on counts, ratings and feedback, and a reading that fails costs five products.
 WITH_ROUNDING: Final = 0.8
@@ -41,6 +48,9 @@ READINGS: Final = 4
 # Start in single precision only if the budget has this many products left. The first step takes two, the product and a
 # comparison in double precision; on overflow three, the last two in double precision. The next step takes the fourth.
 FIRST_STEP: Final = 4
+# Compute components of data in files from the basis if its rounding errors are at most this share of the tolerance,
+# which saves a read.
+FROM_BASIS: Final = 0.05
 # Leaders (converged leading values) are deflated if the relative rounding error of the last value exceeds
 # max(tol, LEAST_TOL). Values whose squares are at least LEADING times the first square are deflated together: the error
 # of their vectors is at most the rounding error divided by LEADING (certificate.leaders).
@@ -129,7 +139,7 @@ LOST_TOL: Final = 1e-10
 # --- passes predicted by `estimate`: measure again with benchmarks.claims.passes when the loop changes ----------------
 
 # Least number of passes in addition to those that add k columns to the basis.
-QUICKEST: Final = 2
+QUICKEST, QUICKEST_OF_FILES = 2, 1
 # Passes for noise, the slowest natural spectrum: (NOISE + RESTARTED k / b) (n / b)^(1/3) for blocks of b columns and a
 # short side n, because eigenvalues at the edge of the Marchenko-Pastur law are n^(-2/3) apart. For n from 100 to
 # 12,000, k up to 100 and a tolerance of 1e-4, 6 + 1.2 k / b were measured; a fourth is added for random variation.

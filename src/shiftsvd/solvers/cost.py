@@ -39,6 +39,8 @@ LAPACK = 1.5e-10
 FORM = 0.8e-9
 # Overhead of a step of block Lanczos in seconds: calls and small matrices (benchmarks/claims/middle.py).
 STEP = 7e-4
+# Reads that a fit of a file takes less: the read of the means multiplies the first block, and the last step the probe.
+SAVED = 2
 # Seconds to read a byte of a file: 1.2e-9 for HDF5 files in the page cache, 3e-9 to 4e-9 for compressed ones
 # (benchmarks/claims/reads.py), 2e-9 to 1e-8 for disks and networks of 500 to 100 MB/s.
 FILE = 3e-9
@@ -133,7 +135,8 @@ class Work(NamedTuple):
         per_step = STEP + 8 * self.n * block * min(columns, self.n) * BLAS[8] / THREADS  # orthogonalization
         checks = 40 * min(columns, done) ** 3 * BLAS[8]
         algebra = done / block * per_step + checks
-        return Cost(self.product_seconds(done + k) + self.read_seconds(steps + 1) + algebra, float(steps + 1))
+        reads = steps + (1 - SAVED if self.costs.file_bytes else 1)
+        return Cost(self.product_seconds(done + k) + self.read_seconds(reads) + algebra, float(reads))
 
     def gram(self, k: int) -> Cost:
         if self.sparse:

@@ -30,8 +30,8 @@ class Factorization:
     """``G B = B H + Q C J^H``: Q is the next block, and J picks the last `last` columns of B.
 
     Products with the other columns of B have no part along Q. An epoch ends when columns of B are removed. A bound of G
-    outside of B holds until the epoch ends, because B only grows. A probe replaces Q by a random block; until
-    `end_probe`, `suspended` stores the replaced Q, and residuals lack their part along that Q.
+    outside of B holds until the epoch ends, because B only grows. A probe replaces Q by a random block, or appends the
+    block to Q. Until `end_probe`, `suspended` stores the replaced Q, and residuals lack their part along that Q.
     """
 
     rng: Generator
@@ -49,6 +49,7 @@ class Factorization:
     width: int = 0  # columns of Q
     last: int = 0  # columns of C: of the last block, or all kept columns after a restart
     scale: float = 0.0  # largest norm of a product so far; rounding errors are relative to it
+    probing: bool = False
     suspended: tuple[Panel, Panel] | None = None  # the replaced Q, and the coordinates of residuals in it
     _ritz: tuple[tuple[int, int], RitzPairs] | None = None  # and the epoch and size for which they were computed
     _rows: Panel | None = None  # Q by rows, as products read it, if the last step returned it so
@@ -220,7 +221,7 @@ class Factorization:
         end = self.size
         width = min(W.shape[1], self.n - end, self.B.shape[1] - end)
         Q = self._orthonormal_part(W, noise, width, end, squares=squares)
-        if Q.shape[1] < width and self.suspended is None:
+        if Q.shape[1] < width and not self.probing:
             self.B[:, end : end + Q.shape[1]] = Q
             Q = hstack(Q, self._random_orthonormal(end + Q.shape[1], width - Q.shape[1]))
         return Q
@@ -276,24 +277,35 @@ class Factorization:
 
     # --- probes ---------------------------------------------------------------------------------------------------
 
-    def begin_probe(self, columns: int) -> Panel:
-        """Replace Q by X_0, and return R, of ``P Omega = X_0 R``; P projects normal columns Omega orthogonally to B."""
-        end = self.size
-        self.suspended = self.block.copy(), self._residual_coordinates(np.eye(end, dtype=self.H.dtype))
-        Omega = self._random_normal(min(columns, self.n - end))
-        self.reserve(end + Omega.shape[1])
-        X, _, _, R = self._project_fully(Omega, end)
+    def begin_probe(self, columns: int, joint: bool = False) -> Panel:
+        """Replace Q by X_0, and return R, of ``P Omega = X_0 R``; P projects normal columns Omega orthogonally to B.
+
+        If `joint`, append to Q instead, so that products with X_0 are steps, too.
+        """
+        end, here = self.size, self.size + (self.width if joint else 0)
+        Q, residuals = self.block.copy(), self._residual_coordinates(np.eye(end, dtype=self.H.dtype))
+        Omega = self._random_normal(min(columns, self.n - here))
+        self.reserve(here + Omega.shape[1])
+        X, coefficients, _, R = self._project_fully(Omega, here)
         if R is None:
             X = orth(X).astype(self.B.dtype)
-            subtract_projection(X, self.B[:, :end])
+            subtract_projection(X, self.B[:, :here])
             X = orth(X)
             R = inner(X, Omega)
+        self.probing = True
+        if joint:
+            set_columns(self.B, here, X)
+            self.C = np.vstack([self.C, np.zeros((X.shape[1], self.last), self.C.dtype)])
+            self.width, self._rows = self.width + X.shape[1], None
+            return np.vstack([coefficients[end:], R])
+        self.suspended = Q, residuals
         self.last, self.C = 0, np.zeros((X.shape[1], 0), self.H.dtype)
         self._append(X)
         return R
 
     def end_probe(self) -> None:
         """Append a suspended block to the next block, so that residuals are complete again."""
+        self.probing = False
         if self.suspended is None:
             return
         block, residuals = self.suspended

@@ -60,7 +60,9 @@ class BlockLanczos(Solver):
     A step takes one pass if the data are stored by their long side. Files and Dask arrays that are stored by their
     short side take one pass, too, if a basis on the long side needs no more memory than the data; otherwise two. The
     last product shares the last pass of the probe, or takes a pass of its own, such as for double data in memory that
-    are multiplied in single precision, or after a probe that found missed values. If k is a share of the variance, the
+    are multiplied in single precision, or after a probe that found missed values. For files and Dask arrays, the first
+    probe shares the passes of the last steps, and components are computed from the basis if its rounding errors are at
+    most a twentieth of the tolerance. If k is a share of the variance, the
     basis grows until the share is exceeded, and the smallest such k is returned.
 
     References
@@ -183,7 +185,8 @@ class BlockLanczos(Solver):
     def passes_range(self, A: Operator, k: int) -> tuple[int, int]:
         n, (block, _, columns, _), reads = min(A.shape), self.shape(k, A), self._reads(A, k)
         whole = -(-n // block) + 1  # passes until the basis spans the whole space, and the last reading
-        least = min(-(-k // block) + constants.QUICKEST, whole)
+        quickest = constants.QUICKEST_OF_FILES if A.costs.file_bytes else constants.QUICKEST
+        least = min(-(-k // block) + quickest, whole)
         slower = 1 + np.log10(TOL / np.clip(self.tol, A.costs.gram_eps, TOL)) / constants.DIGITS
         noise = round((constants.NOISE + constants.RESTARTED * k / block) * (n / block) ** (1 / 3) * slower)
         most = max(noise, round(self._model_passes(A, k)) // reads)

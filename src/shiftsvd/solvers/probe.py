@@ -121,12 +121,12 @@ class Probe:
     """Random block orthogonal to a basis F, which is multiplied by G repeatedly; F grows by the products.
 
     `level` bounds the eigenvalues of G outside of the basis. `top`, the largest Ritz value of the chain, is a lower
-    bound of all levels.
+    bound of all levels. If `joint`, the products are steps of F, too.
     """
 
-    def __init__(self, F: Factorization, columns: int, probability: float, noise: float) -> None:
+    def __init__(self, F: Factorization, columns: int, probability: float, noise: float, joint: bool = False) -> None:
         self.F, self.noise = F, noise
-        R = F.begin_probe(max(columns, constants.LEAST_COLUMNS))
+        R = F.begin_probe(max(columns, constants.LEAST_COLUMNS), joint)
         self._chain = Chain(R, probability)
         self.level = self.top = np.inf
 
@@ -187,7 +187,15 @@ class Proof(NamedTuple):
 
 
 def prove(
-    G: Products, F: Factorization, ritz: Ritz, needs: Needs, proven: Proven, V: Panel | None = None, cold: bool = True
+    G: Products,
+    F: Factorization,
+    ritz: Ritz,
+    needs: Needs,
+    proven: Proven,
+    V: Panel | None = None,
+    cold: bool = True,
+    joint: bool = False,
+    columns: int = 0,
 ) -> Proof:
     """Multiply a random block by G until its level proves the `needs`, or its Ritz values show that no level can.
 
@@ -195,7 +203,7 @@ def prove(
     steps, call `F.end_probe`, which a run that ends with the proof does not need. V is multiplied together with the
     block in the product that is likely to be the last; not in the first product unless the run is `cold`, because the
     probe of a run with start vectors may find missed components. If residuals are too large for any level to prove the
-    needs, return without a product.
+    needs, return without a product. If `joint`, the products are steps of F, too.
     """
     count, product = vectors_to_keep(ritz, needs), None
     if count is None:
@@ -203,7 +211,7 @@ def prove(
     if count < F.size:
         F.restart(count)
         ritz = ritz.first(count)
-    probe = Probe(F, F.block_width, proven.failure_probability, ritz.noise)
+    probe = Probe(F, columns or F.block_width, proven.failure_probability, ritz.noise, joint)
     expected = constants.FIRST_LEVEL * float(ritz.theta[-1]) if cold else np.inf
     gain, before = constants.FIRST_GAIN, np.inf
     while True:
@@ -220,7 +228,7 @@ def prove(
     probe.finish()
     kept = replace(ritz, level=probe.level)
     shown = (each for each in [(kept.k, kept.limit), *needs] if bounds.proves(kept, each, probe.level))
-    seen, probability = proven.seen + F.block_width, proven.probability
+    seen, probability = proven.seen + (columns or F.block_width), proven.probability
     facts = (*proven.count_bounds, *shown, *bounds.leading_bounds(kept))
     after = Proven(seen, probability, probe.level, F.epoch, facts, proven.n_probes + 1)
     return Proof(after, kept, product)

@@ -59,6 +59,14 @@ class Problem:
     def n(self) -> int:
         return self.multiplied.shape[1]
 
+    @property
+    def reads_file(self) -> bool:
+        return self.multiplied.costs.file_bytes > 0
+
+    @property
+    def probe_columns(self) -> int:
+        return self.shape.block * (constants.WIDER_IN_FILES if self.reads_file else 1)
+
     def count(self, theta: Vector) -> int:
         if isinstance(self.k, float):
             return components_for(np.maximum(theta, 0), self.k, self.total)
@@ -242,6 +250,7 @@ class Leaders:
 class Stop(Enum):
     """Other reasons to stop an iteration."""
 
+    NEAR = "few steps are left, and data are read for each: a probe can share these reads"
     CONVERGED = "errors are within the tolerance if no value was missed"
     STUCK = "errors exceed the tolerance, and residuals are at rounding level"
     ROUNDED = "rounding errors of single precision exceed their share of the tolerance"

@@ -16,6 +16,7 @@ from shiftsvd.result import Certificate, SVDResult
 from shiftsvd.solvers.constants import (
     CERTIFY_SWEEPS,
     EPS,
+    FROM_BASIS,
     LIKELY_SWEEPS,
     MISSED_TOL,
     PROBABILITY,
@@ -107,18 +108,24 @@ def _product_of(p: Problem, G: Products, s: Snapshot, rng: Generator) -> Product
     A, left, product, double = p.A, s.V.shape[1], s.product, p.A.costs.gram_eps
     if product is None and p.reads_in_single(G.eps) and G.budget.allows(2 * G.last_reads):
         _, product = G.with_components(s.V[:, :0], s.V, rng)
-    if product and not (product.eps > double and _too_coarse(p, G, s) and G.budget.allows(G.last_reads)):
+    if product and not (product.eps > double and _is_coarse(p, G, s, ROUNDING_SHARE) and G.budget.allows(G.last_reads)):
         return product
+    if product is None and p.reads_file and not _is_coarse(p, G, s, FROM_BASIS):
+        return _from_basis(s, s.eps)
     if s.eps > double or G.budget.allows(G.last_reads):
         G.budget.spend(A.costs.gram_reads, left)
         return Product(A.gram(s.V), double)
-    # No pass is left: compute G V from the basis.
-    return Product(s.V * s.ritz.theta[:left] + s.block @ s.ritz.E[: s.block.shape[1], :left], double)
+    return _from_basis(s, double)  # no pass is left
 
 
-def _too_coarse(p: Problem, G: Products, s: Snapshot) -> bool:
+def _from_basis(s: Snapshot, eps: float) -> Product:
+    left = s.V.shape[1]
+    return Product(s.V * s.ritz.theta[:left] + s.block @ s.ritz.E[: s.block.shape[1], :left], eps)
+
+
+def _is_coarse(p: Problem, G: Products, s: Snapshot, share: float) -> bool:
     measured = replace(s.ritz, noise=bounds.rounding_of(s.ritz.theta, s.eps, G.measured))
-    return bounds.relative_noise(measured) > ROUNDING_SHARE * p.tol
+    return bounds.relative_noise(measured) > share * p.tol
 
 
 def _coupling(panels: tuple[Panel, ...], V: Panel, product: Panel) -> float:

@@ -15,7 +15,7 @@ from shiftsvd.numerics.panels import Vector, hstack, to_device_of
 from shiftsvd.operators import Operator, Panel
 from shiftsvd.solvers import constants
 from shiftsvd.solvers.krylov import Factorization, RitzPairs
-from shiftsvd.solvers.probe import Proven, hides, miss_limit, prove, required_bounds
+from shiftsvd.solvers.probe import Proven, hides, miss_limit, prove, required_bounds, vectors_to_keep
 from shiftsvd.solvers.problem import Budget, Continue, Leaders, Outcome, Problem, Products, Stop
 from shiftsvd.solvers.reading import Reading, Snapshot, read, read_with_leaders
 
@@ -34,12 +34,17 @@ def solve(p: Problem, budget: Budget, rng: Generator) -> Reading:
                 continue
             case Leaders(count):
                 return deflate_leaders(p, G, F, ritz.first(count), rng)
+            case Stop.NEAR:
+                needs, steps = unproven(p, ritz, proven), 0
+                proven = prove(G, F, ritz, needs, proven, joint=True, columns=p.probe_columns).proven
+                continue
         V, block, product = vectors_to_read(F, ritz.k), F.block, None
         needs = [] if outcome is Stop.SPENT else unproven(p, ritz, proven)
         if needs:
             block = block.copy()
             to_multiply = V if p.multiplied is p.A else None
-            proven, kept, product = prove(G, F, ritz, needs, proven, to_multiply, cold=p.start is None)
+            cold, columns = p.start is None, p.probe_columns
+            proven, kept, product = prove(G, F, ritz, needs, proven, to_multiply, cold, columns=columns)
             still_unproven = bool(unproven(p, ritz, proven))
             steps = int(still_unproven)
             # Take a step if values may be missed. Check again without a step if the run was stuck, or if the basis
@@ -134,6 +139,8 @@ def begin_in_double(p: Problem, G: Products, F: Factorization, ritz: Ritz, rng: 
 
 def steps_to_first_check(p: Problem, start: Panel | None, in_memory: bool = False) -> int:
     # Steps until the basis has twice as many columns as components, or as many as start vectors, plus some blocks.
+    if p.reads_file:  # a check takes no time beside a read
+        return p.shape.wanted // p.shape.block + 1
     more = constants.FIRST_IN_MEMORY if in_memory else 1
     return -(-(2 * p.shape.wanted if start is None else start.shape[1]) // p.shape.block) + more
 
@@ -180,7 +187,20 @@ def check(
     converged = worst <= (1 if G.precise else constants.WITH_ROUNDING)
     if is_last or converged or stuck:
         return ritz, Stop.SPENT if is_last else Stop.CONVERGED if converged else Stop.STUCK
+    if p.reads_file:  # a check takes no time beside a read
+        return ritz, Stop.NEAR if shares_reads(p, F, ritz, proven, history) else Continue(1)
     return ritz, Continue(steps_to_go(history, G.step_taker is not None))
+
+
+def shares_reads(p: Problem, F: Factorization, ritz: Ritz, proven: Proven, history: History) -> bool:
+    """Return True to multiply the first probe together with the next steps."""
+    # The level of the probe exceeds the share of the components that the basis lacks, which is about the error.
+    likely, most = history[-1][2], constants.LACKING * max(p.tol, p.missed_tol) / max(p.tol, TINY)
+    is_last = likely <= constants.JOINT or steps_to_go(history) == 1
+    if proven.n_probes or not is_last or likely > most or hides(F, ritz) or F.size + F.width == F.n:
+        return False
+    needs = unproven(p, ritz, proven)
+    return bool(needs) and vectors_to_keep(ritz, needs) is not None
 
 
 @np.errstate(over="ignore")  # of values that are 0
