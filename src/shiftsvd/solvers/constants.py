@@ -31,9 +31,9 @@ FASTER_IN_MEMORY, MOST_IN_MEMORY = 1.6, 6
 # error is then more than FAR times the tolerance, take MOST_IN_MEMORY steps: of fourteen sets, none with such an error
 # converged earlier.
 FIRST_IN_MEMORY, FAR = 3, 100.0
-# Columns of a probe, relative to those of a step, where a read takes as long as a product: one product is then often
-# enough for a proof.
-WIDER_IN_FILES: Final = 2
+# Columns of a probe over a file, where one product of more columns takes less time than two: twice those of a step, but
+# at most so many.
+PROBE_OF_FILES: Final = 64
 # Begin a probe together with a step over a file if that step is likely to be the last, as it is if the estimated error
 # is at most JOINT times the tolerance, and if this error is at most LACKING times the share of the last value that may
 # be missed.

@@ -65,7 +65,7 @@ class Problem:
 
     @property
     def probe_columns(self) -> int:
-        return self.shape.block * (constants.WIDER_IN_FILES if self.reads_file else 1)
+        return min(2 * self.shape.block, constants.PROBE_OF_FILES) if self.reads_file else self.shape.block
 
     def count(self, theta: Vector) -> int:
         if isinstance(self.k, float):
