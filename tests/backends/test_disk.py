@@ -1,5 +1,6 @@
 """Matrices that are read in blocks: the same answer as in memory, few reads, bounded memory, damage told by name."""
 
+import warnings
 from itertools import pairwise
 from typing import Any
 
@@ -67,6 +68,22 @@ def test_the_read_of_the_means_and_the_last_steps_serve_for_the_first_block_and_
         assert pca.info_.missed_below >= values[k] - 1e-6
         errors = np.abs(pca.singular_values_ - values[:k]) / values[:k]
         assert np.all(errors <= pca.info_.value_errors)
+
+
+def test_values_computed_from_the_basis_have_its_rounding_errors_in_their_bounds() -> None:
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        n, k = int(rng.integers(40, 300)), int(rng.integers(1, 12))
+        S = np.repeat(0.9 ** np.arange(n), rng.integers(1, 8))[:n]
+        Q, P = (np.linalg.qr(rng.standard_normal((n, n)))[0] for _ in range(2))
+        X = ((P * S) @ Q).astype(np.float32)
+        V = np.linalg.svd(X.astype(float))[2][:k].T.astype(np.longdouble)
+        values = np.linalg.norm((X.astype(np.longdouble) @ V).astype(float), axis=0)
+        solver = ss.BlockLanczos(10.0 ** -rng.integers(1, 9), block_size=int(rng.integers(1, 6)))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            F = ss.svd(DiskRows(Held(X, 100)), k, solver=solver, rng=seed)
+        assert np.all(np.abs(F.S - values) <= F.info.value_errors * F.S + 2e-16), seed
 
 
 @pytest.mark.parametrize("scale", [False, True])

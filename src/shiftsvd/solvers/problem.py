@@ -117,10 +117,11 @@ class Budget:
 
 
 class Product(NamedTuple):
-    """Product of G with components, and its rounding unit."""
+    """Product of G with components, its rounding unit, and further rounding errors."""
 
     panel: Panel
     eps: float
+    noise: float = 0.0
 
 
 @dataclass(eq=False)

@@ -46,6 +46,7 @@ class Snapshot:
     eps: float  # rounding unit of the products
     extra_noise: float  # further rounding errors: measured in single precision, else of terms that cancel
     product: Product | None = None  # ``G V``, if it was multiplied along with a probe
+    basis_noise: float = 0.0  # rounding error of ``G V`` where it is computed from the basis
 
 
 class Reading(NamedTuple):
@@ -100,7 +101,8 @@ def _last_product(p: Problem, G: Products, s: Snapshot, rng: Generator) -> LastP
     if s.eps > eps:  # the other Ritz values keep the rounding errors of single precision
         rest = bounds.with_rounding(rest, bounds.rounding_of(theta, s.eps, extra))
         coupling = _coupling(s.panels, s.V, panel)
-    return LastProduct(panel, eps, extra if eps > p.A.costs.gram_eps or G.precise else 0.0, rest, coupling)
+    extra = max(extra if eps > p.A.costs.gram_eps or G.precise else 0.0, product.noise)
+    return LastProduct(panel, eps, extra, rest, coupling)
 
 
 def _product_of(p: Problem, G: Products, s: Snapshot, rng: Generator) -> Product:
@@ -110,7 +112,8 @@ def _product_of(p: Problem, G: Products, s: Snapshot, rng: Generator) -> Product
         _, product = G.with_components(s.V[:, :0], s.V, rng)
     if product and not (product.eps > double and _is_coarse(p, G, s, ROUNDING_SHARE) and G.budget.allows(G.last_reads)):
         return product
-    if product is None and p.reads_file and not _is_coarse(p, G, s, FROM_BASIS):
+    basis_noise = s.basis_noise / max(float(s.ritz.theta[s.ritz.k - 1]), TINY)
+    if product is None and p.reads_file and basis_noise <= FROM_BASIS * p.tol and not _is_coarse(p, G, s, FROM_BASIS):
         return _from_basis(s, s.eps)
     if s.eps > double or G.budget.allows(G.last_reads):
         G.budget.spend(A.costs.gram_reads, left)
@@ -120,12 +123,12 @@ def _product_of(p: Problem, G: Products, s: Snapshot, rng: Generator) -> Product
 
 def _from_basis(s: Snapshot, eps: float) -> Product:
     left = s.V.shape[1]
-    return Product(s.V * s.ritz.theta[:left] + s.block @ s.ritz.E[: s.block.shape[1], :left], eps)
+    return Product(s.V * s.ritz.theta[:left] + s.block @ s.ritz.E[: s.block.shape[1], :left], eps, s.basis_noise)
 
 
 def _is_coarse(p: Problem, G: Products, s: Snapshot, share: float) -> bool:
-    measured = replace(s.ritz, noise=bounds.rounding_of(s.ritz.theta, s.eps, G.measured))
-    return bounds.relative_noise(measured) > share * p.tol
+    noise = bounds.rounding_of(s.ritz.theta, s.eps, G.measured)
+    return bounds.relative_noise(replace(s.ritz, noise=noise)) > share * p.tol
 
 
 def _coupling(panels: tuple[Panel, ...], V: Panel, product: Panel) -> float:

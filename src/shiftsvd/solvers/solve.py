@@ -54,7 +54,8 @@ def solve(p: Problem, budget: Budget, rng: Generator) -> Reading:
             ritz, proven = with_probe_level(p, G, ritz, kept, proven)
         panels = (F.B[:, : min(len(ritz.theta), F.size)],)
         extra_noise = G.extra_rounding(first_singular_value(ritz.theta))
-        reading = read(p, G, Snapshot(ritz, V, block, panels, proven, G.eps, extra_noise, product), rng)
+        snapshot = Snapshot(ritz, V, block, panels, proven, G.eps, extra_noise, product, F.rounding)
+        reading = read(p, G, snapshot, rng)
         readings += 1
         if reading.values_converged or readings == constants.READINGS or outcome is not Stop.CONVERGED:
             return reading
