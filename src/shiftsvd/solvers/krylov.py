@@ -124,7 +124,7 @@ class Factorization:
         """
         keep = min(max(k + self.block_width, int(KEPT_SHARE * (self.columns - 2 * self.width))), self.size)
         if steps == 1:
-            self.columns = max(self.columns, min(keep + 2 * self.width + 4 * self.block_width, self.n))
+            self.columns = max(self.columns, min(keep + 6 * self.width, self.n))
         elif keep + (steps + 1) * self.width > min(self.size, self.columns):
             return
         if self.size + (steps + 1) * self.width > self.columns:

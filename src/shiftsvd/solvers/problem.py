@@ -65,7 +65,8 @@ class Problem:
 
     @property
     def probe_columns(self) -> int:
-        return min(2 * self.shape.block, constants.PROBE_OF_FILES) if self.reads_file else self.shape.block
+        most = constants.PROBE_OF_FILES if self.reads_file else self.shape.block
+        return max(min(2 * self.shape.block, most), constants.LEAST_COLUMNS)
 
     def count(self, theta: Vector) -> int:
         if isinstance(self.k, float):

@@ -110,25 +110,26 @@ def _product_of(p: Problem, G: Products, s: Snapshot, rng: Generator) -> Product
     A, left, product, double = p.A, s.V.shape[1], s.product, p.A.costs.gram_eps
     if product is None and p.reads_in_single(G.eps) and G.budget.allows(2 * G.last_reads):
         _, product = G.with_components(s.V[:, :0], s.V, rng)
-    if product and not (product.eps > double and _is_coarse(p, G, s, ROUNDING_SHARE) and G.budget.allows(G.last_reads)):
+    noise = bounds.rounding_of(s.ritz.theta, s.eps, G.measured)
+    is_coarse = product and product.eps > double and _is_coarse(s.ritz, noise, ROUNDING_SHARE * p.tol)
+    if product and not (is_coarse and G.budget.allows(G.last_reads)):
         return product
-    basis_noise = s.basis_noise / max(float(s.ritz.theta[s.ritz.k - 1]), TINY)
-    if product is None and p.reads_file and basis_noise <= FROM_BASIS * p.tol and not _is_coarse(p, G, s, FROM_BASIS):
-        return _from_basis(s, s.eps)
+    noise += s.basis_noise
+    if product is None and p.reads_file and not _is_coarse(s.ritz, noise, FROM_BASIS * p.tol):
+        return _from_basis(s, s.eps, noise)
     if s.eps > double or G.budget.allows(G.last_reads):
         G.budget.spend(A.costs.gram_reads, left)
         return Product(A.gram(s.V), double)
-    return _from_basis(s, double)  # no pass is left
+    return _from_basis(s, double, noise)  # no pass is left
 
 
-def _from_basis(s: Snapshot, eps: float) -> Product:
+def _from_basis(s: Snapshot, eps: float, noise: float) -> Product:
     left = s.V.shape[1]
-    return Product(s.V * s.ritz.theta[:left] + s.block @ s.ritz.E[: s.block.shape[1], :left], eps, s.basis_noise)
+    return Product(s.V * s.ritz.theta[:left] + s.block @ s.ritz.E[: s.block.shape[1], :left], eps, noise)
 
 
-def _is_coarse(p: Problem, G: Products, s: Snapshot, share: float) -> bool:
-    noise = bounds.rounding_of(s.ritz.theta, s.eps, G.measured)
-    return bounds.relative_noise(replace(s.ritz, noise=noise)) > share * p.tol
+def _is_coarse(ritz: Ritz, noise: float, most: float) -> bool:
+    return bounds.relative_noise(replace(ritz, noise=noise)) > most
 
 
 def _coupling(panels: tuple[Panel, ...], V: Panel, product: Panel) -> float:

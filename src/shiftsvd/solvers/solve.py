@@ -200,6 +200,9 @@ def shares_reads(p: Problem, F: Factorization, ritz: Ritz, proven: Proven, histo
     is_last = likely <= constants.JOINT or steps_to_go(history) == 1
     if proven.n_probes or not is_last or likely > most or hides(F, ritz) or F.size + F.width == F.n:
         return False
+    # The basis must have room for steps with the wider block, in case the probe finds that a value was missed.
+    if F.columns < min(2 * ritz.k + constants.STEPS * (F.width + p.probe_columns), F.n):
+        return False
     needs = unproven(p, ritz, proven)
     return bool(needs) and vectors_to_keep(ritz, needs) is not None
 
