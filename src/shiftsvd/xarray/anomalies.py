@@ -251,8 +251,7 @@ def common_samples(given: Mapping[str, DataArray], options: Mapping[str, FieldOp
     ordered = {name: fields.ordered_as(like, da, options[name].dim, (first, name)) for name, da in given.items()}
     found = [fields.stacked(da, options[name].dim, options[name].missing, name) for name, da in ordered.items()]
     rows: Mask = reduce(np.logical_and, (field.rows for field in found))
-    if np.count_nonzero(rows) < 2:
-        n_common = np.count_nonzero(rows)
+    if (n_common := np.count_nonzero(rows)) < 2:
         raise ValueError(
             f"at least 2 samples must have values in all fields, got {n_common}. Check the labels of samples."
         )

@@ -148,7 +148,7 @@ class AnalyticSignal(Operator):
 
     @cached_property
     def _response(self) -> Vector:
-        n = self.m if self.decay is None else 3 * self.m
+        n = self.m + 2 * len(self._padding[0])
         h = np.zeros(n)
         h[0], h[1 : (n + 1) // 2] = 1, 2
         if n % 2 == 0:
@@ -157,14 +157,18 @@ class AnalyticSignal(Operator):
 
     @property
     def _inside(self) -> slice:
-        return slice(0, self.m) if self.decay is None else slice(self.m, 2 * self.m)
+        first = len(self._padding[0])
+        return slice(first, first + self.m)
 
     @cached_property
     def _padding(self) -> tuple[Panel, Panel, Panel]:
+        # The steps before and after the series are `before @ M @ V` and `after @ M @ V`.
         m, t = self.m, np.arange(self.m)
+        if self.decay is None:
+            return np.zeros((0, 4)), np.zeros((0, 4)), np.zeros((4, m))
         line = np.column_stack([np.ones(m), t])
         fitted = np.linalg.pinv(line)
-        fading = np.exp(-t / (self.decay * m))[:, None]  # type: ignore[operator]
+        fading = np.exp(-t / (self.decay * m))[:, None]
         M = np.vstack([np.eye(1, m), fitted, np.eye(1, m, m - 1)])
         ends = np.zeros((m, 1))
         before = np.hstack([fading[::-1], np.column_stack([np.ones(m), t - m]) - fading[::-1] * line[:1], ends])
@@ -172,18 +176,14 @@ class AnalyticSignal(Operator):
         return before, after, M
 
     def _padded(self, V: Panel) -> Panel:
-        if self.decay is None:
-            return V
         before, after, M = self._padding
         known = M @ V
         return np.concatenate([before @ known, V, after @ known])
 
     def _unpadded(self, Y: Panel) -> Panel:
-        if self.decay is None:
-            return Y
         before, after, M = self._padding
-        m = self.m
-        return np.asarray(Y[m : 2 * m] + M.T @ (before.T @ Y[:m] + after.T @ Y[2 * m :]))
+        ahead, inside, behind = np.split(Y, [len(before), len(before) + self.m])
+        return np.asarray(inside + M.T @ (before.T @ ahead + after.T @ behind))
 
     def _filtered(self, Y: Panel) -> Panel:
         return np.asarray(fft.ifft(self._response[:, None] * fft.fft(Y, axis=0), axis=0))
@@ -455,15 +455,11 @@ def check_steps(da: Any, dim: Dim, what: str) -> None:
     if len(names) != 1:
         raise Refused(f"{what} requires a single dimension of consecutive samples, got ", Setting("dim", dim))
     index = da.indexes.get(names[0])
-    if index is not None and not index.is_unique:
-        raise ValueError(
-            f"{what} requires ascending samples, but {names[0]} has duplicate labels. Remove them with "
-            f"da.drop_duplicates({names[0]!r})."
-        )
-    if index is not None and not index.is_monotonic_increasing:
-        raise ValueError(
-            f"{what} requires ascending samples, but {names[0]} is not sorted. Sort it with da.sortby({names[0]!r})."
-        )
+    if index is not None and not (index.is_unique and index.is_monotonic_increasing):
+        wrong = "is not sorted. Sort it with da.sortby"
+        if not index.is_unique:
+            wrong = "has duplicate labels. Remove them with da.drop_duplicates"
+        raise ValueError(f"{what} requires ascending samples, but {names[0]} {wrong}({names[0]!r}).")
     _notice_unequal_steps(index, what, names[0])
 
 
