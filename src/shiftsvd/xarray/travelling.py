@@ -4,7 +4,7 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import repeat
-from typing import Any, Final, Literal, TypeVar
+from typing import Any, Final, Literal, TypeVar, Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -14,10 +14,9 @@ from xarray import concat
 from shiftsvd import Gram, Operator, SVDResult
 from shiftsvd.extend.fits import integer
 from shiftsvd.extend.operators import Deflated, Derived, Panel, Vector, generic, panel_dtype
-from shiftsvd.extend.running import MAX_ITER, MissingName, Refused, Setting, SolverName, notice, refuse
+from shiftsvd.extend.running import MissingName, Refused, Setting, notice, refuse
 from shiftsvd.operators import Costs, Product
-from shiftsvd.solvers import Solver
-from shiftsvd.xarray.anomalies import Anomalies, FieldOptions, anomalies, with_small_cells
+from shiftsvd.xarray.anomalies import Anomalies, FieldOptions, Keywords, anomalies, with_keywords, with_small_cells
 from shiftsvd.xarray.datasets import Dataset, fit_attrs, mode_labels, modes_dataset, scores_of, variance_variables
 from shiftsvd.xarray.fields import Dim, Mask, Stacked, as_dims, as_field, labelled, stacked
 
@@ -206,6 +205,7 @@ MAX_GRAM_STEPS = 4000
 BLOCK_ENTRIES: Final = 2**22
 
 
+@with_keywords
 def extended(
     da: Any,
     n_modes: int = 10,
@@ -216,16 +216,7 @@ def extended(
     center: bool = True,
     standardize: bool = False,
     missing: MissingName = "error",
-    groups: Any = None,
-    covariates: Any = None,
-    solver: SolverName | Solver = "auto",
-    tol: float = 1e-6,
-    certify: bool = False,
-    penalty: float | Literal["auto"] = "auto",
-    max_iter: int = MAX_ITER,
-    rng: int | np.random.Generator | None = None,
-    n_threads: int | None = None,
-    memory_limit: int | str | None = None,
+    **keywords: Unpack[Keywords],
 ) -> Any:
     """Find extended EOFs (multichannel singular spectrum analysis): sequences of patterns that travel or oscillate.
 
@@ -287,7 +278,7 @@ def extended(
     >>> modes.components.dims, modes.scores.shape
     (('mode', 'lag', 'lon'), (2, 76))
     """
-    options = FieldOptions.of(locals())
+    options = FieldOptions(dim, weights, center, standardize, missing, **keywords)
     if "lag" in getattr(da, "dims", ()):
         raise ValueError("da has a dimension 'lag', a name that results use. Rename the dimension.")
     field = _stack_series(da, options, "an extended EOF")
@@ -328,6 +319,7 @@ def _dataset(of: Anomalies, F: SVDResult, lags: tuple[int, ...], squares: float)
     return Dataset(found, coords={"mode": modes}, attrs=of.attrs)
 
 
+@with_keywords
 def hilbert(
     da: Any,
     n_modes: int = 10,
@@ -339,16 +331,7 @@ def hilbert(
     center: bool = True,
     standardize: bool = False,
     missing: MissingName = "error",
-    groups: Any = None,
-    covariates: Any = None,
-    solver: SolverName | Solver = "auto",
-    tol: float = 1e-6,
-    certify: bool = False,
-    penalty: float | Literal["auto"] = "auto",
-    max_iter: int = MAX_ITER,
-    rng: int | np.random.Generator | None = None,
-    n_threads: int | None = None,
-    memory_limit: int | str | None = None,
+    **keywords: Unpack[Keywords],
 ) -> Any:
     """Find complex EOFs of a field and its Hilbert transform in time: one mode for a wave that travels, not two.
 
@@ -426,7 +409,7 @@ def hilbert(
         raise refuse("padding", 'be "exp" or None', padding)
     if not decay > 0:
         raise refuse("decay", "be positive", decay)
-    options = FieldOptions.of(locals())
+    options = FieldOptions(dim, weights, center, standardize, missing, **keywords)
     field = _stack_series(da, options, "a Hilbert transform")
     m, n = field.X.shape
     integer("n_modes", n_modes, 1, min(m, n), f" for {m:,} samples of {n:,} cells")
