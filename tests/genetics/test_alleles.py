@@ -179,6 +179,17 @@ def test_names_find_variants_where_positions_are_not_known_or_of_another_build(f
         assert "0 by name only" not in assert_same_scores(folder, model, cohort)
 
 
+def test_names_find_variants_at_a_position_that_stands_for_an_unknown_one(tmp_path: Path) -> None:
+    one = np.full(N, "1")
+    found = pca(replace(reference(), chromosome=one).written(tmp_path / "old.bed"), 3)
+    whole = replace(new(), chromosome=one)
+    want = found.project(whole.written(tmp_path / "whole.bed"), trust_ambiguous=True)
+    unplaced = replace(whole, position=np.where(np.arange(N) % 3 == 0, 1, whole.position))
+    got = found.project(unplaced.written(tmp_path / "unplaced.bed"), trust_ambiguous=True)
+    assert (got.n_used, got.n_absent, got.n_by_name) == (want.n_used, 0, 134)
+    np.testing.assert_allclose(got.eigenvectors, want.eigenvectors, atol=1e-9)
+
+
 def test_names_alone_find_variants_on_chromosomes_of_other_names(folder: Path, model: Path) -> None:
     contigs = np.array([f"NC_{int(name):06d}.11" for name in new().chromosome])
     file = replace(new(), chromosome=contigs).written(folder / "contigs.bed")

@@ -1266,8 +1266,8 @@ FAULTS = (
     fault(
         "the adjoint of padding",
         "xarray/travelling.py",
-        "(before.T @ Y[:m] + after.T @ Y[2 * m :])",
-        "(before.T @ Y[:m] - after.T @ Y[2 * m :])",
+        "(before.T @ ahead + after.T @ behind)",
+        "(before.T @ ahead - after.T @ behind)",
         "xarray/test_time_series.py",
     ),
     fault(

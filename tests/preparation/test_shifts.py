@@ -112,9 +112,17 @@ def test_covariates_of_single_data_far_off_centre_explain_what_they_do_in_double
         for _ in range(3):  # what is left by the first is rounding of D
             left = left - basis @ (basis.T @ left)
         S = ss.Covariates(Z, intercept=intercept).resolve(ss.as_operator(X), ss.as_operator(X).moments())
-        # The second round sees what is left of the data, of size 1 and, without an intercept, size: sums of 5000 terms.
-        eps = 20 * np.finfo(np.float32).eps * (1 if intercept else size)
-        assert np.abs(D - S.L @ S.R.T - left).max() <= eps + 1e2 * np.finfo(np.float64).eps * size
+        assert np.abs(D - S.L @ S.R.T - left).max() <= 2e2 * EPS * size
+
+
+@pytest.mark.parametrize("shift", [ss.Covariates(C), ss.GroupMeans(GROUPS)])
+def test_regressions_of_single_data_leave_no_more_than_rounding_of_doubles(shift):
+    # A fit computes values down to this rounding, and bounds the errors of their vectors.
+    single = (100 + X).astype(np.float32)
+    A = ss.as_operator(single)
+    S = shift.resolve(A, A.moments(), None)
+    basis = np.linalg.qr(S.L)[0]
+    assert np.abs(basis.T @ (single.astype(np.float64) - S.L @ S.R.T)).max() <= 1e2 * EPS * np.linalg.norm(single)
 
 
 @pytest.mark.parametrize("shift", [ss.Covariates(C), ss.GroupMeans(GROUPS)])

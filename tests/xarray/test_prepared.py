@@ -93,6 +93,18 @@ def test_seasons_and_trends_are_removed_as_a_regression_removes_them(name: str, 
         xarray.testing.assert_allclose(found[name].drop_vars("lat_x", errors="ignore"), removed[name])
 
 
+def test_single_fields_have_no_variance_along_their_seasons() -> None:
+    # With means of single precision, values of 1e-8 had vectors whose bounds of 1e-4 were wrong.
+    rng = np.random.default_rng(0)
+    values = (rng.standard_normal((23, 24)) * np.geomspace(1, 1e3, 24) + 1e3).astype(np.float32)
+    labels = np.arange(23) % 3
+    da = xarray.DataArray(values, dims=("time", "x"))
+    eofs = pca(da, 23, groups=labels, standardize=True, solver="lanczos", rng=0)
+    assert np.all(eofs.singular_values[:20] > 1e-3)
+    assert not eofs.singular_values[20:].any()
+    assert np.all(eofs.vector_errors[20:] == 1)
+
+
 def test_seasons_and_trends_come_back() -> None:
     da = monthly(season=5, trend=1e-3, noise=0)
     pair = coupled(da, other(da), 3, method="cca", leading=3, **KNOWN)

@@ -116,7 +116,7 @@ class GenotypeHooks(cli.Hooks):
         if not self.are_genotypes:
             self.refuse(self.settings.given(("chromosomes", "autosome", "labels", "scores_scale", *NAMES, *_TESTS)))
             return {}
-        if len(settings.files) > 1 and settings.stack == "rows":
+        if self.stacked:
             raise ValueError(f"{file}: {plink.COHORTS}")
         if settings.missing == "em" or settings.unobserved:
             raise ValueError(
@@ -316,9 +316,9 @@ class GenotypeHooks(cli.Hooks):
             yield f"{j + 1:9}  {cli.as_text(statistic, '11.4f')}  {p:>8}  {cli.as_text(markers, '17.1f')}"
 
     def tell(self, run: cli.Run) -> None:
-        cohort = self.cohort
-        for name, count in ({} if cohort is None else cohort.removed).items():
-            absent = 0 if cohort is None else cohort.absent.get(name, 0)
+        removed, absent_names = ({}, {}) if self.cohort is None else (self.cohort.removed, self.cohort.absent)
+        for name, count in removed.items():
+            absent = absent_names.get(name, 0)
             if name == "chromosomes":
                 text = f"{plural(count, 'variant')} not on autosomes removed. To keep all, use --chromosomes all."
             else:
@@ -366,11 +366,8 @@ class GenotypeHooks(cli.Hooks):
         columns = [*components, *([] if method == "mean" or form == "npy" else [f"{name}_se" for name in components])]
         columns += ["n_variants"] if form not in ("npy", "eigenvec") else []
         dtype, lengths = np.dtype(settings.dtype or np.float32), target.basis.lengths
-        if form == "eigenvec":
-            names, families = files.samples.names, (("FID", files.samples.families),)
-            table = cli.Table(columns, files.shape[0], dtype, names, "IID", families)
-        else:
-            table = cli.Table(columns, files.shape[0], dtype, files.labels)
+        of_plink = files.samples.names, "IID", (("FID", files.samples.families),)
+        table = cli.Table(columns, files.shape[0], dtype, *(of_plink if form == "eigenvec" else (files.labels,)))
         scale = cast("ScoresScale | None", extra["scores_scale"] or ("unit" if form == "eigenvec" else None))
         factors = plink.score_factors(scale, lengths, int(np.count_nonzero(target.basis.used)))
         return table, _score_rows(target.scores(method, settings.memory), factors, len(columns), files.name)

@@ -1,6 +1,7 @@
 """Plot loadings along the genome, with the names of their peaks."""
 
 from collections.abc import Iterable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -102,11 +103,7 @@ def _shown(name: str) -> str:
 def figures(variants: Variants, loadings: Panel) -> Iterator[tuple[str, Any]]:
     genome = Genome.of(variants)
     for j, values in enumerate(loadings.T[:DRAWN]):
-
-        def draw(ax: Any, values: Vector = values, component: int = j + 1) -> None:
-            genome.draw(values, component, variants.names, ax)
-
-        yield f"Loadings of component {j + 1} along the genome", draw
+        yield f"Loadings of component {j + 1} along the genome", partial(genome.draw, values, j + 1, variants.names)
 
 
 def write_png(path: Path, drawn: Iterable[tuple[str, Any]]) -> None:

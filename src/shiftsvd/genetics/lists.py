@@ -66,37 +66,34 @@ Listed = str | PathLike[str] | Sequence[str] | Sequence[tuple[str, str]]  # a pa
 _HEADERS: Final = ("FID", "IID", "SID")
 
 
-def refuse_unless_found(name: str, given: Listed, samples: Samples | None, variants: Variants, file: str) -> None:
-    # Raise an error if the files have no name of a list; without names in it, a list is empty on purpose.
-    if samples is not None:
-        rows, what = _sample_rows(given), "sample"
-        found, form = bool(listed_samples(given, samples)[0].any()), max(map(len, rows), default=1)
-        there = [" ".join(each[-form:]) for each in zip(samples.families[:1], samples.names[:1], strict=True)]
-    else:
-        rows, what = [(word,) for row in _rows(given) for word in row], "variant"
-        found, there = bool(listed_variants(given, variants.names)[0].any()), variants.names[:1].tolist()
-    if not rows or found:
-        return
-    listed = given if isinstance(given, str | PathLike) else "the list"
-    raise Refused(
-        *(Setting(name), f" must name at least one {what} of {file}, but {listed} names none. The list begins with "),
-        f"{' '.join(rows[0])!r}, the file with {there[0]!r}. Write names as in the file.",
-    )
+def listed_variants(name: str, given: Listed, names: Labels, file: str) -> tuple[Mask, int]:
+    # The mask of the variants of the list `name`, and the number of names that the files do not have.
+    words = [word for row in _rows(given) for word in row]
+    mask = np.isin(names, np.array(sorted(set(words)) or [""]))
+    if words and not mask.any():
+        raise _names_none(name, given, "variant", words[0], file, names[0])
+    return mask, len(set(words) - set(names[mask].tolist()))
 
 
-def listed_variants(given: Listed, names: Labels) -> tuple[Mask, int]:
-    wanted = {word for row in _rows(given) for word in row}
-    mask = np.isin(names, np.array(sorted(wanted) or [""]))
-    return mask, len(wanted - set(names[mask].tolist()))
-
-
-def listed_samples(given: Listed, samples: Samples) -> tuple[Mask, int]:
+def listed_samples(name: str, given: Listed, samples: Samples, file: str) -> tuple[Mask, int]:
     rows = _sample_rows(given)
     pairs, alone = {row for row in rows if len(row) > 1}, {row[0] for row in rows if len(row) == 1}
     _refuse_shared_names(given, samples, alone)
     there = list(zip(samples.families.tolist(), samples.names.tolist(), strict=True))
     mask = np.array([pair in pairs or pair[1] in alone for pair in there], bool)
+    if rows and not mask.any():
+        own = there[0][-max(map(len, rows)) :]
+        raise _names_none(name, given, "sample", " ".join(rows[0]), file, " ".join(own))
     return mask, len(pairs - set(there)) + len(alone - {name for _, name in there})
+
+
+def _names_none(name: str, given: Listed, what: str, first: str, file: str, own: str) -> Refused:
+    # A list without names is empty on purpose.
+    listed = given if isinstance(given, str | PathLike) else "the list"
+    return Refused(
+        *(Setting(name), f" must name at least one {what} of {file}, but {listed} names none. The list begins with "),
+        f"{first!r}, the file with {str(own)!r}. Write names as in the file.",
+    )
 
 
 def _sample_rows(given: Listed) -> list[tuple[str, ...]]:

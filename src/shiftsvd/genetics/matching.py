@@ -4,6 +4,7 @@ A variant is matched by position if both files have its position, and by name ot
 different variants, as in files of different genome builds, all such variants together decide which of the two to use.
 """
 
+from collections import Counter
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -267,15 +268,11 @@ def _keys(ours: Variants, new: Variants) -> tuple[_Keys, _Keys]:
         [f"{name}:{position}" if name and position else "" for name, position in zip(*own, strict=True)]
         for own in zip(chromosomes, (_positions(ours), _positions(new)), strict=True)
     ]
+    crowded = {place for own in places for place, count in Counter(own).items() if count > _MAX_RECORDS}
+    places = [["" if place in crowded else place for place in own] for own in places]
     names = [["" if name in NAMELESS else name for name in own.names.tolist()] for own in (ours, new)]
-    coded = [_common_codes(*both) for both in (places, chromosomes, names)]
-    here, there = (_Keys(*columns) for columns in zip(*coded, strict=True))
-    counts = [np.bincount(own.places[own.places >= 0], minlength=len(ours.names) + 2) for own in (here, there)]
-    crowded = np.maximum(*counts) > _MAX_RECORDS
-    places_here, places_there = (
-        np.where((own.places >= 0) & crowded[own.places], _NONE, own.places) for own in (here, there)
-    )
-    return here._replace(places=places_here), there._replace(places=places_there)
+    here, there = zip(*(_common_codes(*both) for both in (places, chromosomes, names)), strict=True)
+    return _Keys(*here), _Keys(*there)
 
 
 def _positions(variants: Variants) -> list[str]:

@@ -293,18 +293,16 @@ def selected(files: Fileset, selection: Selection, resources: Resources) -> Coho
 
 
 def _by_lists(cohort: Cohort, selection: Selection, resources: Resources) -> None:
+    whole = cohort.whole
     for name in ("extract", "exclude", "extract_range", "exclude_range", "exclude_long_range", "keep", "remove"):
         given = getattr(selection, name)
         if given is None:
             continue
-        if name in ("keep", "remove", "extract", "exclude"):
-            samples = cohort.whole.samples if name in OF_SAMPLES else None
-            lists.refuse_unless_found(name, given, samples, cohort.whole.variants, cohort.whole.name)
-        if name in ("keep", "remove"):
-            there, cohort.absent[name] = lists.listed_samples(given, cohort.whole.samples)
+        if name in OF_SAMPLES:
+            there, cohort.absent[name] = lists.listed_samples(name, given, whole.samples, whole.name)
             there = there[cohort.rows]
         elif name in ("extract", "exclude"):
-            there, cohort.absent[name] = lists.listed_variants(given, cohort.whole.variants.names)
+            there, cohort.absent[name] = lists.listed_variants(name, given, whole.variants.names, whole.name)
             there = there[cohort.kept]
         else:
             regions = _long_range(cohort, given) if name == "exclude_long_range" else lists.listed_regions(given)

@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy.linalg import qr, solve_triangular
 
+from shiftsvd.algebra import generic
 from shiftsvd.errors import Part, Refused, Setting, few, plural
 from shiftsvd.numerics.moments import Moments
 from shiftsvd.numerics.panels import Vector, unmasked
@@ -170,7 +171,7 @@ class GroupMeans(Learning):
     Notes
     -----
     ``X - L R^H``: L has a column of indicators for each group, and R holds the means, weighted by `sample_weight`. The
-    means take one pass more than the column means, two for single precision data, and ``8 * groups * n`` bytes.
+    means take one pass more than the column means, and ``8 * groups * n`` bytes.
 
     Examples
     --------
@@ -189,11 +190,9 @@ class GroupMeans(Learning):
         groups = tuple(sorted(there, key=lambda label: (type(label).__name__, label)))
         L = _indicators(labels, {group: j for j, group in enumerate(groups)})
         weighted = L if weights is None else w[:, None] * L
-        means = np.tile(moments.mean, (len(groups), 1))
-        # Add the means of the residuals: single precision data far off-centre lose digits, which the second round adds.
-        for _ in range(2 if np.finfo(A.dtype).eps > 1e-10 else 1):
-            means = means + (A - LowRank(L, means.conj().T)).rmatmat(weighted).conj().T / (w @ L)[:, None]
-        learned = LearnedGroups(groups, means)
+        # In double precision, because a fit of single precision data computes values down to the rounding of doubles.
+        sums = generic.rmatmat_in_double(A - repeated(moments.mean, len(w)), weighted)
+        learned = LearnedGroups(groups, moments.mean + sums.conj().T / (w @ L)[:, None])
         return LowRank(L, learned.means.conj().T), learned
 
 
@@ -259,7 +258,7 @@ class Covariates(Learning):
     -----
     ``(I - Q Q^H) X = X - Q (X^H Q)^H`` with an orthonormal basis Q of the design, from a QR with pivoting. With weights
     w, Q is a basis of ``diag(sqrt(w))`` times the design, and the regression is the weighted one. One read more than
-    the column means take, two for dense single precision data.
+    the column means take.
 
     Examples
     --------
@@ -282,12 +281,10 @@ class Covariates(Learning):
         centre = w @ C / w.sum() if self.intercept else np.zeros(C.shape[1])
         mean = moments.mean if self.intercept else np.zeros(n)
         L, to_basis = _basis(C, centre, w)
-        # Regress the residuals of the column means: single precision data far off-centre lose digits, which the second
-        # round adds.
-        known, R = repeated(moments.mean, m), np.zeros((n, L.shape[1]))
-        rounds = 2 if A.costs.eps > 1e-10 else 1
-        for _ in range(rounds if L.shape[1] else 0):
-            R = R + (A - LowRank(L, R).merge(known)).rmatmat(w[:, None] * L)
+        # Regress the residuals of the column means, in double precision as the means of groups.
+        R = np.zeros((n, 0))
+        if L.shape[1]:
+            R = generic.rmatmat_in_double(A - repeated(moments.mean, m), w[:, None] * L)
         if not self.intercept:
             R = R + np.outer(moments.mean.conj(), w @ L)
         learned = LearnedCovariates(mean, centre, to_basis @ R.conj().T)

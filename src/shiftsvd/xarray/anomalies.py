@@ -1,10 +1,11 @@
 """Compute the anomalies of a field as an operator: subtract groups and covariates, standardize and weight cells."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
-from typing import Any, Final, Literal, NamedTuple, get_args
+from inspect import signature
+from typing import Any, Final, Literal, NamedTuple, TypedDict, TypeVar, get_args
 
 import numpy as np
 from xarray import DataArray
@@ -13,6 +14,7 @@ from shiftsvd import Completion, Covariates, LowRank, Operator, SVDResult, as_op
 from shiftsvd.extend.fits import Gaps, check_unused, gaps_of, regressed_rows
 from shiftsvd.extend.operators import generator, repeated
 from shiftsvd.extend.running import (
+    MAX_ITER,
     BiasName,
     MissingName,
     Refused,
@@ -29,6 +31,7 @@ from shiftsvd.xarray import fields
 from shiftsvd.xarray.fields import Attrs, Dim, Mask, Panel, Stacked, Vector
 from shiftsvd.xarray.regressors import Labels, Regressors
 
+Function = TypeVar("Function", bound=Callable[..., Any])
 # Relative tolerance of the pseudoinverse of the normal equations of a cell; smaller eigenvalues count as 0.
 RANK_TOLERANCE: Final = 1e-10
 ROUNDINGS: Final = 8  # least number of rounding units by which the anomalies of a constant cell may differ from 0
@@ -45,6 +48,21 @@ SMALL_CELL: Final = 1e-3
 PER_FIELD: Final = {"weights": None, "center": True, "standardize": False, "missing": "error"}
 
 
+class Keywords(TypedDict, total=False):
+    """Keywords with the same meaning and default in all public functions of fits."""
+
+    groups: Any
+    covariates: Any
+    solver: SolverName | Solver
+    tol: float
+    certify: bool
+    penalty: float | Literal["auto"]
+    max_iter: int
+    rng: int | np.random.Generator | None
+    n_threads: int | None
+    memory_limit: int | str | None
+
+
 @dataclass(frozen=True, eq=False)
 class FieldOptions:
     """Arguments that the public functions share, as `pca` describes them; those in `PER_FIELD` may be mappings."""
@@ -54,21 +72,23 @@ class FieldOptions:
     center: Any
     standardize: Any
     missing: Any
-    groups: Any
-    covariates: Any
-    solver: SolverName | Solver
-    tol: float
-    certify: bool
-    penalty: float | Literal["auto"]
-    max_iter: int
-    rng: np.random.Generator
-    resources: Resources
+    groups: Any = None
+    covariates: Any = None
+    solver: SolverName | Solver = "auto"
+    tol: float = 1e-6
+    certify: bool = False
+    penalty: float | Literal["auto"] = "auto"
+    max_iter: int = MAX_ITER
+    rng: int | np.random.Generator | None = None
+    n_threads: int | None = None
+    memory_limit: int | str | None = None
 
-    @classmethod
-    def of(cls, given: Mapping[str, Any]) -> "FieldOptions":
-        own = {name: given[name] for name in cls.__match_args__ if name in given}
-        resources = Resources(given["memory_limit"], given["n_threads"])
-        return cls(**own | {"rng": generator(given["rng"]), "resources": resources})
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "rng", generator(self.rng))  # all parts of a fit draw from one generator
+
+    @property
+    def resources(self) -> Resources:
+        return Resources(self.memory_limit, self.n_threads)
 
     def check(self) -> None:
         if self.missing not in get_args(MissingName):
@@ -96,6 +116,14 @@ class FieldOptions:
     @property
     def attrs(self) -> Attrs:
         return {"groups": self.groups} if isinstance(self.groups, str) else {}
+
+
+def with_keywords(function: Function) -> Function:
+    # Show each of the `Keywords` in the signature of a public function, with its default.
+    own, shared = (signature(each).parameters.values() for each in (function, FieldOptions))
+    keywords = [each.replace(kind=each.KEYWORD_ONLY) for each in shared if each.name in Keywords.__annotations__]
+    vars(function).update(__signature__=signature(function).replace(parameters=[*list(own)[:-1], *keywords]))
+    return function
 
 
 def per_field(setting: Any, names: Sequence[str], default: Any, what: str) -> dict[str, Any]:
@@ -251,8 +279,7 @@ def common_samples(given: Mapping[str, DataArray], options: Mapping[str, FieldOp
     ordered = {name: fields.ordered_as(like, da, options[name].dim, (first, name)) for name, da in given.items()}
     found = [fields.stacked(da, options[name].dim, options[name].missing, name) for name, da in ordered.items()]
     rows: Mask = reduce(np.logical_and, (field.rows for field in found))
-    if np.count_nonzero(rows) < 2:
-        n_common = np.count_nonzero(rows)
+    if (n_common := np.count_nonzero(rows)) < 2:
         raise ValueError(
             f"at least 2 samples must have values in all fields, got {n_common}. Check the labels of samples."
         )
@@ -327,7 +354,7 @@ def _incomplete_anomalies(
         gaps, rank = gaps_within(Y, options.resources), min(rank, m, n)
         completion = _completed(gaps, rank, options)
         if small_groups:
-            how = replace(options, penalty=completion.penalty, rng=options.rng.spawn(1)[0])
+            how = replace(options, penalty=completion.penalty, rng=generator(options.rng).spawn(1)[0])
             completion = replace(completion, heldout_r2=_heldout_r2(X, samples, weights, how, rank))
         A = completion.A
     mean_left = A.moments().mean
@@ -356,7 +383,7 @@ def _heldout_r2(X: Any, samples: Regressors, weights: Vector, options: FieldOpti
     # follows each of them. None if memory lacks for three more copies of the field.
     if not (fields.is_lazy(X) or spare(5 * X.nbytes, options.resources.memory_limit)):
         return None
-    train, i, j, x = gaps_within(X, options.resources).hide(options.rng, HELD_OUT)
+    train, i, j, x = gaps_within(X, options.resources).hide(generator(options.rng), HELD_OUT)
     left = train.X if fields.is_lazy(train.X) else train.X.copy()
     if not fields.is_lazy(left):
         left[i, j] = np.nan

@@ -1,23 +1,24 @@
 """Find pairs of patterns in two fields by maximum covariance analysis or canonical correlation analysis."""
 
 from collections.abc import Hashable, Mapping, Sequence
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple, Unpack
 
 import numpy as np
 from xarray import DataArray
 
 from shiftsvd import Operator, SVDResult
 from shiftsvd.extend.fits import integer
-from shiftsvd.extend.running import MAX_ITER, MissingName, Refused, Setting, SolverName, refuse
+from shiftsvd.extend.operators import generator
+from shiftsvd.extend.running import MissingName, Refused, Setting, refuse
 from shiftsvd.operators import Product
-from shiftsvd.solvers import Solver
 from shiftsvd.xarray.anomalies import (
-    PER_FIELD,
     Anomalies,
     FieldOptions,
+    Keywords,
     anomalies,
     common_samples,
     per_field,
+    with_keywords,
     with_small_cells,
 )
 from shiftsvd.xarray.datasets import Dataset, attrs_per_field, error_bounds, fit_attrs, merge_fields, mode_labels
@@ -26,6 +27,7 @@ from shiftsvd.xarray.fields import Attrs, Panel, Vector, as_field
 PROBES: Final = 64  # random vectors for the estimate of a total whose exact value would cost more than the modes
 
 
+@with_keywords
 def coupled(
     X: Any,
     Y: Any,
@@ -38,16 +40,7 @@ def coupled(
     center: bool | tuple[bool, bool] = True,
     standardize: bool | tuple[bool, bool] = False,
     missing: MissingName | tuple[MissingName, MissingName] = "error",
-    groups: Any = None,
-    covariates: Any = None,
-    solver: SolverName | Solver = "auto",
-    tol: float = 1e-6,
-    certify: bool = False,
-    penalty: float | Literal["auto"] = "auto",
-    max_iter: int = MAX_ITER,
-    rng: int | np.random.Generator | None = None,
-    n_threads: int | None = None,
-    memory_limit: int | str | None = None,
+    **keywords: Unpack[Keywords],
 ) -> Any:
     """Find pairs of patterns in two fields whose scores have the largest covariance, or the largest correlation.
 
@@ -127,10 +120,10 @@ def coupled(
     """
     if method not in ("mca", "cca"):
         raise refuse("method", 'be "mca" or "cca"', method)
-    given = locals()
-    options = FieldOptions.of(given | {name: _by_side(given[name]) for name in PER_FIELD}).per_field(("X", "Y"))
-    what = "n_modes" if method == "mca" else "leading"
-    ranks = per_field(_by_side(given[what]), list(options), 10, what)
+    of_fields = map(_by_side, (weights, center, standardize, missing))
+    options = FieldOptions(dim, *of_fields, **keywords).per_field(("X", "Y"))
+    what, rank = ("n_modes", n_modes) if method == "mca" else ("leading", leading)
+    ranks = per_field(_by_side(rank), list(options), 10, what)
     for name, rank in ranks.items():
         if options[name].missing == "em" and (isinstance(rank, bool) or not isinstance(rank, int | np.integer)):
             raise Refused(Setting(what), " must be an integer with ", Setting("missing", "em"), f", got {rank!r}")
@@ -168,7 +161,7 @@ def _mca(x: Anomalies, y: Anomalies, n_modes: int, options: FieldOptions) -> Pai
     F = with_small_cells(C, options.svd(C, n_modes), y.squares)
     F = with_small_cells(C.H, F.H, x.squares).H
     U, V = F.U, F.Vh.conj().T
-    total, how = _total_squares(C, F, options.rng)
+    total, how = _total_squares(C, F, generator(options.rng))
     shares = F.S**2 / total if total > 0 else np.zeros(n_modes)
     shared = {"covariance": F.S / (m - 1), "squared_covariance_fraction": shares} | error_bounds(F.info)
     attrs = fit_attrs([F], x, y) | {"total": how, "total_squared_covariance": total / (m - 1) ** 2}

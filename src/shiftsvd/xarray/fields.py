@@ -258,9 +258,7 @@ def notice_chunks(da: "DataArray", over: Dims, space: Dims, name: str) -> None:
     sides = [whole | {dim: first[dim] for dim in side} for side in (over, space[:1])]
     sizes = [math.prod(da.sizes[dim] if n < 0 else n for dim, n in side.items()) * da.dtype.itemsize for side in sides]
     best = int(np.argmin(sizes))
-    if times < 2 or any(
-        "rechunk" in layer for layer in da.data.dask.layers
-    ):  # Dask reads each chunk once, and keeps it
+    if times < 2 or any("rechunk" in layer for layer in da.data.dask.layers):  # Dask keeps each chunk that it has read
         why, use = f"cuts and joins all chunks, in up to {da.nbytes / 1e9:,.1f} GB of memory", "Use da.chunk({})."
     else:
         why, use = f"decompresses each chunk of the file about {times:,.0f} times", "Open the file with chunks={}."
@@ -517,16 +515,9 @@ def cell_weights(da: "DataArray", weights: Any, space: Dims, cells: Places | Non
     w = w if cells is None else w[cells]
     bad = int(np.count_nonzero(~(np.isfinite(w) & (w >= 0))))
     if bad or not w.any():
-        raise Refused(
-            Setting("weights"),
-            " must be finite, at least 0, and not all 0, "
-            + (
-                f"got {plural(bad, 'negative or not finite value')} in {len(w):,} cells"
-                if bad
-                else f"got 0 in all {len(w):,} cells"
-            )
-            + ". To exclude cells, mask them with NaN in da.",
-        )
+        got = plural(bad, "negative or not finite value") + " in" if bad else "0 in all"
+        rule = f" must be finite, at least 0, and not all 0, got {got} {len(w):,} cells. "
+        raise Refused(Setting("weights"), rule, "To exclude cells, mask them with NaN in da.")
     # Results are divided by weights, so replace a weight of 0, as at the poles, by eps times the largest weight.
     w[w == 0] = np.finfo(np.float64).eps * w.max()
     return w

@@ -1,23 +1,24 @@
 """Modes of one field, and of several fields together."""
 
 from collections.abc import Hashable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Unpack
 
 import numpy as np
 from xarray import DataArray
 
 from shiftsvd import SVDResult
 from shiftsvd.extend.fits import integer
-from shiftsvd.extend.running import MAX_ITER, MissingName, Refused, Setting, SolverName
+from shiftsvd.extend.running import MissingName, Refused, Setting
 from shiftsvd.operators import Scaled, hstack
-from shiftsvd.solvers import Solver
 from shiftsvd.xarray.anomalies import (
     FieldOptions,
+    Keywords,
     anomalies,
     common_samples,
     per_field,
     regressed_scores,
     row_scores,
+    with_keywords,
     with_small_cells,
 )
 from shiftsvd.xarray.datasets import (
@@ -33,6 +34,7 @@ from shiftsvd.xarray.datasets import (
 from shiftsvd.xarray.fields import Attrs, as_field, as_fields, attrs_of, is_several, notice_used, stacked
 
 
+@with_keywords
 def pca(
     da: Any,
     n_modes: int | float = 10,
@@ -42,16 +44,7 @@ def pca(
     center: bool = True,
     standardize: bool = False,
     missing: MissingName = "error",
-    groups: Any = None,
-    covariates: Any = None,
-    solver: SolverName | Solver = "auto",
-    tol: float = 1e-6,
-    certify: bool = False,
-    penalty: float | Literal["auto"] = "auto",
-    max_iter: int = MAX_ITER,
-    rng: int | np.random.Generator | None = None,
-    n_threads: int | None = None,
-    memory_limit: int | str | None = None,
+    **keywords: Unpack[Keywords],
 ) -> Any:
     """Find empirical orthogonal functions of a field: components in space, scores in time, variances.
 
@@ -170,10 +163,11 @@ def pca(
     >>> shiftsvd.xarray.pca(gaps, 2, missing="mean", groups=seasons).group.values
     array(['autumn', 'spring', 'summer', 'winter'], dtype='<U6')
     """
-    options = FieldOptions.of(locals())
+    options = FieldOptions(dim, weights, center, standardize, missing, **keywords)
     return _pca_of_several(da, n_modes, options) if is_several(da) else _pca_of_one(da, n_modes, options)
 
 
+@with_keywords
 def joint(
     data: Any,
     n_modes: int | float = 10,
@@ -185,16 +179,7 @@ def joint(
     normalize: bool = True,
     factors: Mapping[str, float] | None = None,
     missing: MissingName | Mapping[str, MissingName] = "error",
-    groups: Any = None,
-    covariates: Any = None,
-    solver: SolverName | Solver = "auto",
-    tol: float = 1e-6,
-    certify: bool = False,
-    penalty: float | Literal["auto"] = "auto",
-    max_iter: int = MAX_ITER,
-    rng: int | np.random.Generator | None = None,
-    n_threads: int | None = None,
-    memory_limit: int | str | None = None,
+    **keywords: Unpack[Keywords],
 ) -> Any:
     """Find empirical orthogonal functions of several fields together, which share only their samples.
 
@@ -256,7 +241,7 @@ def joint(
     >>> modes.sst_components.dims, modes.wind_components.dims, modes.scores.dims
     (('mode', 'lat', 'lon'), ('mode', 'station'), ('mode', 'time'))
     """
-    options = FieldOptions.of(locals())
+    options = FieldOptions(dim, weights, center, standardize, missing, **keywords)
     return _pca_of_several(data, n_modes, options, normalize, factors)
 
 

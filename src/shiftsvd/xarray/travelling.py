@@ -4,7 +4,7 @@ from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import repeat
-from typing import Any, Final, Literal, TypeVar
+from typing import Any, Final, Literal, TypeVar, Unpack
 
 import numpy as np
 import numpy.typing as npt
@@ -14,10 +14,9 @@ from xarray import concat
 from shiftsvd import Gram, Operator, SVDResult
 from shiftsvd.extend.fits import integer
 from shiftsvd.extend.operators import Deflated, Derived, Panel, Vector, generic, panel_dtype
-from shiftsvd.extend.running import MAX_ITER, MissingName, Refused, Setting, SolverName, notice, refuse
+from shiftsvd.extend.running import MissingName, Refused, Setting, notice, refuse
 from shiftsvd.operators import Costs, Product
-from shiftsvd.solvers import Solver
-from shiftsvd.xarray.anomalies import Anomalies, FieldOptions, anomalies, with_small_cells
+from shiftsvd.xarray.anomalies import Anomalies, FieldOptions, Keywords, anomalies, with_keywords, with_small_cells
 from shiftsvd.xarray.datasets import Dataset, fit_attrs, mode_labels, modes_dataset, scores_of, variance_variables
 from shiftsvd.xarray.fields import Dim, Mask, Stacked, as_dims, as_field, labelled, stacked
 
@@ -148,7 +147,7 @@ class AnalyticSignal(Operator):
 
     @cached_property
     def _response(self) -> Vector:
-        n = self.m if self.decay is None else 3 * self.m
+        n = self.m + 2 * len(self._padding[0])
         h = np.zeros(n)
         h[0], h[1 : (n + 1) // 2] = 1, 2
         if n % 2 == 0:
@@ -157,14 +156,18 @@ class AnalyticSignal(Operator):
 
     @property
     def _inside(self) -> slice:
-        return slice(0, self.m) if self.decay is None else slice(self.m, 2 * self.m)
+        first = len(self._padding[0])
+        return slice(first, first + self.m)
 
     @cached_property
     def _padding(self) -> tuple[Panel, Panel, Panel]:
+        # The steps before and after the series are `before @ M @ V` and `after @ M @ V`.
         m, t = self.m, np.arange(self.m)
+        if self.decay is None:
+            return np.zeros((0, 4)), np.zeros((0, 4)), np.zeros((4, m))
         line = np.column_stack([np.ones(m), t])
         fitted = np.linalg.pinv(line)
-        fading = np.exp(-t / (self.decay * m))[:, None]  # type: ignore[operator]
+        fading = np.exp(-t / (self.decay * m))[:, None]
         M = np.vstack([np.eye(1, m), fitted, np.eye(1, m, m - 1)])
         ends = np.zeros((m, 1))
         before = np.hstack([fading[::-1], np.column_stack([np.ones(m), t - m]) - fading[::-1] * line[:1], ends])
@@ -172,18 +175,14 @@ class AnalyticSignal(Operator):
         return before, after, M
 
     def _padded(self, V: Panel) -> Panel:
-        if self.decay is None:
-            return V
         before, after, M = self._padding
         known = M @ V
         return np.concatenate([before @ known, V, after @ known])
 
     def _unpadded(self, Y: Panel) -> Panel:
-        if self.decay is None:
-            return Y
         before, after, M = self._padding
-        m = self.m
-        return np.asarray(Y[m : 2 * m] + M.T @ (before.T @ Y[:m] + after.T @ Y[2 * m :]))
+        ahead, inside, behind = np.split(Y, [len(before), len(before) + self.m])
+        return np.asarray(inside + M.T @ (before.T @ ahead + after.T @ behind))
 
     def _filtered(self, Y: Panel) -> Panel:
         return np.asarray(fft.ifft(self._response[:, None] * fft.fft(Y, axis=0), axis=0))
@@ -206,6 +205,7 @@ MAX_GRAM_STEPS = 4000
 BLOCK_ENTRIES: Final = 2**22
 
 
+@with_keywords
 def extended(
     da: Any,
     n_modes: int = 10,
@@ -216,16 +216,7 @@ def extended(
     center: bool = True,
     standardize: bool = False,
     missing: MissingName = "error",
-    groups: Any = None,
-    covariates: Any = None,
-    solver: SolverName | Solver = "auto",
-    tol: float = 1e-6,
-    certify: bool = False,
-    penalty: float | Literal["auto"] = "auto",
-    max_iter: int = MAX_ITER,
-    rng: int | np.random.Generator | None = None,
-    n_threads: int | None = None,
-    memory_limit: int | str | None = None,
+    **keywords: Unpack[Keywords],
 ) -> Any:
     """Find extended EOFs (multichannel singular spectrum analysis): sequences of patterns that travel or oscillate.
 
@@ -287,7 +278,7 @@ def extended(
     >>> modes.components.dims, modes.scores.shape
     (('mode', 'lag', 'lon'), (2, 76))
     """
-    options = FieldOptions.of(locals())
+    options = FieldOptions(dim, weights, center, standardize, missing, **keywords)
     if "lag" in getattr(da, "dims", ()):
         raise ValueError("da has a dimension 'lag', a name that results use. Rename the dimension.")
     field = _stack_series(da, options, "an extended EOF")
@@ -328,6 +319,7 @@ def _dataset(of: Anomalies, F: SVDResult, lags: tuple[int, ...], squares: float)
     return Dataset(found, coords={"mode": modes}, attrs=of.attrs)
 
 
+@with_keywords
 def hilbert(
     da: Any,
     n_modes: int = 10,
@@ -339,16 +331,7 @@ def hilbert(
     center: bool = True,
     standardize: bool = False,
     missing: MissingName = "error",
-    groups: Any = None,
-    covariates: Any = None,
-    solver: SolverName | Solver = "auto",
-    tol: float = 1e-6,
-    certify: bool = False,
-    penalty: float | Literal["auto"] = "auto",
-    max_iter: int = MAX_ITER,
-    rng: int | np.random.Generator | None = None,
-    n_threads: int | None = None,
-    memory_limit: int | str | None = None,
+    **keywords: Unpack[Keywords],
 ) -> Any:
     """Find complex EOFs of a field and its Hilbert transform in time: one mode for a wave that travels, not two.
 
@@ -426,7 +409,7 @@ def hilbert(
         raise refuse("padding", 'be "exp" or None', padding)
     if not decay > 0:
         raise refuse("decay", "be positive", decay)
-    options = FieldOptions.of(locals())
+    options = FieldOptions(dim, weights, center, standardize, missing, **keywords)
     field = _stack_series(da, options, "a Hilbert transform")
     m, n = field.X.shape
     integer("n_modes", n_modes, 1, min(m, n), f" for {m:,} samples of {n:,} cells")
@@ -455,15 +438,11 @@ def check_steps(da: Any, dim: Dim, what: str) -> None:
     if len(names) != 1:
         raise Refused(f"{what} requires a single dimension of consecutive samples, got ", Setting("dim", dim))
     index = da.indexes.get(names[0])
-    if index is not None and not index.is_unique:
-        raise ValueError(
-            f"{what} requires ascending samples, but {names[0]} has duplicate labels. Remove them with "
-            f"da.drop_duplicates({names[0]!r})."
-        )
-    if index is not None and not index.is_monotonic_increasing:
-        raise ValueError(
-            f"{what} requires ascending samples, but {names[0]} is not sorted. Sort it with da.sortby({names[0]!r})."
-        )
+    if index is not None and not (index.is_unique and index.is_monotonic_increasing):
+        wrong = "is not sorted. Sort it with da.sortby"
+        if not index.is_unique:
+            wrong = "has duplicate labels. Remove them with da.drop_duplicates"
+        raise ValueError(f"{what} requires ascending samples, but {names[0]} {wrong}({names[0]!r}).")
     _notice_unequal_steps(index, what, names[0])
 
 
