@@ -77,10 +77,6 @@ class Saved:
 class Tagged(Saved, Estimator):
     """Mixin of estimators that describe their input to scikit-learn by `_tags`."""
 
-    @property
-    def _tags(self) -> dict[str, Any]:
-        return {}
-
     def __sklearn_tags__(self) -> Any:
         tags, known = super().__sklearn_tags__(), dict(self._tags)
         tags.transformer_tags.preserves_dtype = known.pop("preserves_dtype", ["float64"])
