@@ -248,11 +248,10 @@ def independent(A: Operator) -> tuple[Scaled, Vector, Vector]:
         if np.any(sums < 0):
             found = plural(int((sums < 0).sum()), f"negative {name} sum")
             raise ValueError(f"a table must hold counts or other numbers of at least 0, got {found}.")
+        _check_sums(sums)
     total = float(rows.sum())
     if not total > 0:
         raise ValueError("a table must have a positive sum, got 0. Pass a table with counts above 0.")
-    _check_sums(rows)
-    _check_sums(columns)
     c = columns / total
     return Scaled(A - LowRank(rows, c), _power(rows, -0.5), _power(columns, -0.5)), rows / total, c
 

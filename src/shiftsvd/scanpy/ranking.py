@@ -12,6 +12,7 @@ from shiftsvd.extend.fits import integer
 from shiftsvd.extend.operators import Grouped, Panel, Vector
 from shiftsvd.extend.running import Refused, Setting, affordable, plural, refuse, warn
 from shiftsvd.scanpy.extension import FlavorName
+from shiftsvd.scanpy.gene_names import is_missing
 from shiftsvd.transforms import Transform
 
 FLAVORS: Final = get_args(FlavorName)
@@ -95,7 +96,7 @@ class Batches(NamedTuple):
             if known.shape != (n_rows,):
                 rule = f" must have one label for each of the {n_rows:,} rows, got shape {known.shape}"
                 raise Refused(Setting("batch"), rule)
-            if without := int(sum(map(_missing, known.tolist()))):
+            if without := sum(is_missing(label) or label == "" for label in known.tolist()):
                 got = f"{plural(without, 'missing label')}. Remove these rows."
                 raise Refused(Setting("batch"), f" must have a label for every row, got {got}")
             names, codes = np.unique(known.astype(str) if known.dtype == object else known, return_inverse=True)
@@ -119,12 +120,6 @@ class Batches(NamedTuple):
         R = np.zeros((A.shape[0], 0)) if R is None else R
         C = np.zeros((A.shape[1], self.n, 0)) if C is None else C
         return operators.group_moments(A, Grouped(f, self.codes, R, C, self.n))
-
-
-def _missing(label: Any) -> bool:
-    if label is None or isinstance(label, str):
-        return not label
-    return type(label).__name__ == "NAType" or bool(label != label)
 
 
 class Ranking(NamedTuple):
