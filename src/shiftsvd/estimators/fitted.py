@@ -49,9 +49,7 @@ class PPCA:
         return np.where(off, -np.inf, likelihood)
 
     def covariance(self) -> Panel:
-        C = (self.V * (self.variance - self.noise)) @ self.V.T
-        C[np.diag_indices_from(C)] += self.noise
-        return self._in_units(C, 1)
+        return self._in_units(self._beside(self.variance, self.noise), 1)
 
     def precision(self) -> Panel:
         V, (n, k) = self.V, self.V.shape
@@ -63,9 +61,13 @@ class PPCA:
             raise ValueError(
                 f"the noise variance is 0, so the covariance has no inverse. Use fewer than {k} components."
             )
-        P = V * (1 / self.variance - 1 / self.noise) @ V.T
-        P[np.diag_indices_from(P)] += 1 / self.noise
-        return self._in_units(P, -1)
+        return self._in_units(self._beside(1 / self.variance, 1 / self.noise), -1)
+
+    def _beside(self, values: Vector, others: float) -> Panel:
+        # The symmetric matrix with eigenvalues `values` along V, and `others` orthogonal to V.
+        C = (self.V * (values - others)) @ self.V.T
+        C[np.diag_indices_from(C)] += others
+        return C
 
     def _in_units(self, C: Panel, power: int) -> Panel:
         if self.scale is None:
