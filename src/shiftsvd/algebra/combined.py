@@ -271,18 +271,10 @@ class Product(Operator):
         A, B = self.A.costs, self.B.costs
         eps = max(_precision(self.A), _precision(self.B))
         inner = 3 * panel_dtype(self.dtype).itemsize * self.A.shape[1]
-        return costs_together(
-            self,
-            (self.A, self.B),
-            (),
-            ("working_bytes", "strain"),
-            eps=eps,
-            gram_reads=2,
-            gram_eps=eps,
-            gram_in_single=False,
-            column_bytes=A.column_bytes + B.column_bytes + inner,
-            square_bytes=0.0 if self._operations <= AT_ONCE else float("inf"),
-        )
+        known: dict[str, Any] = {"eps": eps, "gram_eps": eps, "gram_reads": 2, "gram_in_single": False}
+        known |= {"column_bytes": A.column_bytes + B.column_bytes + inner}
+        known |= {"square_bytes": 0.0 if self._operations <= AT_ONCE else float("inf")}
+        return costs_together(self, (self.A, self.B), (), ("working_bytes", "strain"), **known)
 
     @property
     def _operations(self) -> int:

@@ -268,9 +268,8 @@ class FittedPCA(features.Components):
             by its weight; 0 for a component without variance.
         """
         A = self._minus_shift(self._operator(X), groups, covariates)
-        return attributes.labelled(
-            self._contributions(_joined(A.row_products(self._loadings))), attributes.labels_of(X)[0]
-        )
+        found = self._contributions(_joined(A.row_products(self._loadings)))
+        return attributes.labelled(found, attributes.labels_of(X)[0])
 
     @features.on_device_of_input
     def row_cosine_similarities(self, X: Any, groups: Any = None, covariates: Any = None) -> Any:
@@ -442,9 +441,8 @@ class FittedPCA(features.Components):
         from sklearn import decomposition  # which loads much that a fit does not need
 
         pca = decomposition.PCA(self.n_components_, whiten=self.whiten)
-        vars(pca).update(
-            {name: deepcopy(x) for name, x in vars(self).items() if name.endswith("_") and name not in OURS}
-        )
+        theirs = {name: x for name, x in vars(self).items() if name.endswith("_") and name not in OURS}
+        vars(pca).update(deepcopy(theirs))
         for name in VALUES:  # scikit-learn's scores have the type of these, which is that of its data
             setattr(pca, name, getattr(pca, name).astype(pca.components_.dtype))
         return pca if self.scale_ is None else _behind_a_scaler(pca, self)

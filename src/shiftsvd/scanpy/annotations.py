@@ -104,9 +104,8 @@ class AnnotationSource:
             return
         where = self.where
         with io.opened_tree(path, self.memory_limit) as tree:
-            name = frames_of(where.key or io.split_element(path)[1])[
-                (axis == "features") == (where.orient != "columns")
-            ]
+            frames = frames_of(where.key or io.split_element(path)[1])
+            name = frames[(axis == "features") == (where.orient != "columns")]
             has_frame = name is not None and is_anndata(tree.root) and name in tree.root
             yield (tree, tree.root[name]) if has_frame else None
 
@@ -169,9 +168,8 @@ class AnnotationSource:
             encode(target, name, (own or {})[name])
         names += [] if len(self.paths) > 1 else self._copied(target, axis)
         index = [text.decode() for text in target["_index"][()].tolist()]
-        for name, texts, known in (
-            () if genes is None else ((IDS[0], genes.ids, IDS), (SYMBOLS[0], genes.symbols, SYMBOLS))
-        ):
+        of_genes = () if genes is None else ((IDS[0], genes.ids, IDS), (SYMBOLS[0], genes.symbols, SYMBOLS))
+        for name, texts, known in of_genes:
             if texts.tolist() != index and not {each.casefold() for each in names} & {*known}:
                 encode(target, name, texts)
                 names.append(name)

@@ -42,9 +42,8 @@ def names_of_var(
         return ids, symbols
     if symbols is None:
         return ids, names
-    return np.where(
-        differs | [VERSIONED_ID.match(f"{name}.0") is not None for name in names.tolist()], names, ""
-    ), symbols
+    like_ids = [VERSIONED_ID.match(f"{name}.0") is not None for name in names.tolist()]
+    return np.where(differs | like_ids, names, ""), symbols
 
 
 def features_of_var(

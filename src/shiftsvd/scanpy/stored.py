@@ -301,14 +301,12 @@ def places_of(adata: Any, reference: Any, names: Any, of: str, max_absent: float
     absent = model.called(places < 0)
     if len(absent) > max_absent * len(names):
         unknown = new.called(matched(_genes_of(reference), new).places < 0)
+        remedy = "Raise max_absent, or run shiftsvd.scanpy.pca on the genes that both have."
+        if len(absent) == len(names):
+            remedy = "Pass cells with the gene names of the reference."
         raise ValueError(
             f"the new cells lack {len(absent):,} of the {len(names):,} genes {of} (limit {100 * max_absent:g} %, "
-            f"max_absent): {few(absent)}. Genes of the new cells that the reference lacks: {few(unknown)}. "
-            + (
-                "Pass cells with the gene names of the reference."
-                if len(absent) == len(names)
-                else "Raise max_absent, or run shiftsvd.scanpy.pca on the genes that both have."
-            )
+            f"max_absent): {few(absent)}. Genes of the new cells that the reference lacks: {few(unknown)}. {remedy}"
         )
     if len(absent):
         then = "Library sizes are sums of the others" if of == OF_SUMS else "These genes are treated as missing"
@@ -321,6 +319,5 @@ def places_of(adata: Any, reference: Any, names: Any, of: str, max_absent: float
 
 def _genes_of(adata: Any) -> Genes:
     names: Labels = np.array([str(name) for name in adata.var_names], dtype=np.str_)
-    return Genes.of(
-        names, *names_of_var(names, [str(name) for name in adata.var], lambda name: adata.var[name].to_numpy(object))
-    )
+    columns = [str(name) for name in adata.var]
+    return Genes.of(names, *names_of_var(names, columns, lambda name: adata.var[name].to_numpy(object)))
