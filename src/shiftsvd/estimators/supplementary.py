@@ -1,6 +1,7 @@
 """Columns of tables, and their positions: correlations of numbers with scores, barycentres of categories."""
 
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date
 from numbers import Number
@@ -91,11 +92,9 @@ def codes_of(column: Any, known: Any) -> Codes:
         return np.asarray(known.get_indexer(column))
     known, codes, there = np.asarray(known), np.full(len(column), -1), ~missing_in(column)
     values = np.asarray(column)[there]
-    try:
+    with suppress(TypeError):  # texts among numbers, or numbers among texts
         place = np.minimum(np.searchsorted(known, values), len(known) - 1)
         codes[there] = np.where(known[place] == values, place, -1)
-    except TypeError:  # texts among numbers, or numbers among texts
-        pass
     return codes
 
 

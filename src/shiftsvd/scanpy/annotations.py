@@ -191,8 +191,7 @@ class AnnotationSource:
             return names
 
     def opened(self, path: Path) -> io.Opened:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", Notice)
+        with warnings.catch_warnings(action="ignore", category=Notice):
             return io.read_files([path], self.memory_limit, **vars(replace(self.where, stack=None, join=None)))
 
     def genes(self, names: io.Labels) -> GeneNames | None:
@@ -222,8 +221,7 @@ class AnnotationSource:
         if features is None:
             return None
         empty = io.Opened(np.empty((len(features.names), 0)), samples="columns", features=features)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", Notice)
+        with warnings.catch_warnings(action="ignore", category=Notice):
             return io.of_types(path, empty, self.where.feature_types).features
 
 
