@@ -146,9 +146,8 @@ def aligned(fitted: Model, names: Sequence[str], file: str, max_absent: float, *
         pairs = [(known[bare], name) for name in found if name not in place and (bare := without_unit(name)) in known]
         if pairs:
             units = few(f"{mine!r} in the model, {theirs!r} here" for mine, theirs in pairs)
-            remedy = (
-                f"Names differ in the unit alone: {units}. Convert these columns, and name them as in the model.",
-            )
+            convert = f"Names differ in the unit alone: {units}. Convert these columns, and name them as in the model."
+            remedy = (convert,)
         raise Refused(f"{file} {which}. Its features: {few(found)}. ", *remedy)
     if unknown := [name for name in found if name not in place]:
         raise ValueError(f"{file} has features that the model does not have: {few(unknown)}. Remove these features.")
