@@ -156,16 +156,8 @@ def count_signals(
         a, b = np.sqrt(m - 0.5), np.sqrt(n - 0.5)
         edge = (a + b) ** 2 + TRACY_WIDOM * (a + b) * (1 / a + 1 / b) ** (1 / 3)
         values, at_most = _above(B, float(edge), min(m, n), rng, memory_limit)
-        noise = values.noise
-        found = SignalCount(
-            int(np.count_nonzero(values.theta > edge)),
-            int(np.count_nonzero(values.theta - noise > edge)),
-            at_most,
-            float(np.sqrt(edge)),
-            np.sqrt(values.theta),
-            u,
-            v,
-        )
+        k, at_least = (int(np.count_nonzero(values.theta - noise > edge)) for noise in (0.0, values.noise))
+        found = SignalCount(k, at_least, at_most, float(np.sqrt(edge)), np.sqrt(values.theta), u, v)
     if at_most == min(m, n) > found.k:
         warn(
             f"{found.k} values exceed the edge, but k may be too small: too many values are near the edge for an "

@@ -1,8 +1,8 @@
 """Operators, which are matrices that multiply panels, and their sums, products, stacks and scales."""
 
 from shiftsvd.algebra.combined import Product, VStack, hstack
-from shiftsvd.algebra.low_rank import LowRank, Shifted, repeated
-from shiftsvd.algebra.operator import Adjoint, Costs, Derived, Operator
+from shiftsvd.algebra.low_rank import LowRank, repeated
+from shiftsvd.algebra.operator import Adjoint, Costs, Derived, Operator, Shifted
 from shiftsvd.algebra.scaled import Scaled
 from shiftsvd.numerics.moments import Moments
 from shiftsvd.numerics.panels import Mixer, Panel, Vector, field_of, panel_dtype

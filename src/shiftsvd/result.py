@@ -266,19 +266,10 @@ class SVDResult(Operator):
         missed, error = info.missed_below, info.frobenius_error
         if missed is not None and k < len(F.S) and info.value_errors is not None:
             missed = max(missed, float(F.S[k] * (1 + info.value_errors[k])))
-
-        def first(values: Vector | None) -> Vector | None:
-            return None if values is None else values[:k]
-
-        info = replace(
-            info,
-            rank=min(info.rank, k),
-            residuals=first(info.residuals),
-            value_errors=first(info.value_errors),
-            vector_errors=first(info.vector_errors),
-            missed_below=missed,
-            frobenius_error=None if error is None else float(np.hypot(error, length(F.S[k:]))),
-        )
+        error = None if error is None else float(np.hypot(error, length(F.S[k:])))
+        names = "residuals", "value_errors", "vector_errors"
+        first = {name: values[:k] for name in names if (values := getattr(info, name)) is not None}
+        info = replace(info, rank=min(info.rank, k), missed_below=missed, frobenius_error=error, **first)
         return self._beside(SVDResult(lambda: F._left[:, :k], F.S[:k], lambda: F.Vh[:k], info))
 
     def times_power(self, e: int) -> "SVDResult":
@@ -297,9 +288,8 @@ class SVDResult(Operator):
         if e == 0:
             return self
         F = self._host
-        error, missed = (
-            None if x is None else float(np.ldexp(x, e)) for x in (F.info.frobenius_error, F.info.missed_below)
-        )
+        known = F.info.frobenius_error, F.info.missed_below
+        error, missed = (None if x is None else float(np.ldexp(x, e)) for x in known)
         info = replace(F.info, frobenius_error=error, missed_below=missed)
         return self._beside(SVDResult(lambda: F._left, np.ldexp(F.S, e), lambda: F.Vh, info))
 

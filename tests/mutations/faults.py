@@ -23,7 +23,7 @@ def fault(what: str, file: str, old: str, new: str, *tests: str) -> Fault:
 FAULTS = (
     fault(
         "the sign of a shift",
-        "algebra/low_rank.py",
+        "algebra/operator.py",
         "return self.A.matmat(V) - self.S.matmat(V)",
         "return self.A.matmat(V) + self.S.matmat(V)",
     ),
@@ -2344,8 +2344,8 @@ FAULTS = (
     fault(
         "columns without mass in the sums of new rows",
         "estimators/correspondence.py",
-        "sums = A.matmat((c > 0).astype(np.float64)[:, None])[:, 0]",
-        "sums = A.matmat(np.ones((len(c), 1)))[:, 0]",
+        "sums = A.matmat((masses > 0).astype(np.float64)[:, None])[:, 0]",
+        "sums = A.matmat(np.ones((len(masses), 1)))[:, 0]",
         "estimators/test_correspondence.py",
         "estimators",
     ),

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property, reduce
+from functools import cached_property, partial, reduce
 from typing import Any, TypeVar
 
 import numpy as np
@@ -18,6 +18,7 @@ from shiftsvd.numerics.panels import Panel, Vector, panel_dtype, scaled
 from shiftsvd.numerics.powers import ZERO_EXPONENT, length, two_to
 
 Part = TypeVar("Part")
+SUM, LARGEST = partial(reduce, np.add), partial(reduce, np.maximum)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -110,13 +111,13 @@ class VStack(Operator):
         return Moments(found[0].count, np.concatenate([part.mean for part in found]), M2)
 
     def column_squares(self, weights: Vector | None = None) -> Vector | None:
-        return _of_all(_sum, (A.column_squares(w) for A, w in self._cut(weights)))
+        return _of_all(SUM, (A.column_squares(w) for A, w in self._cut(weights)))
 
     def row_squares(self, weights: Vector | None = None) -> Vector | None:
         return _of_all(np.concatenate, (A.row_squares(weights) for A in self.parts))
 
     def squares_beyond(self, V: Panel, W: Panel, weights: Vector | None = None) -> Vector | None:
-        return _of_all(_sum, (generic.squares_beyond(A, V, W, w) for A, w in self._cut(weights)))
+        return _of_all(SUM, (generic.squares_beyond(A, V, W, w) for A, w in self._cut(weights)))
 
     def cancelled(self) -> float:
         # The shift of a part, too: its products round at the level of the shift.
@@ -127,7 +128,7 @@ class VStack(Operator):
         return _of_all(min, map(generic.least, self.parts))
 
     def exponents(self, axis: int) -> Vector | None:
-        return _of_all(np.concatenate if axis else _largest, (generic.exponents(A, axis) for A in self.parts))
+        return _of_all(np.concatenate if axis else LARGEST, (generic.exponents(A, axis) for A in self.parts))
 
     def ldexp(self, rows: Vector | int, cols: Vector | int) -> "VStack":
         return VStack(tuple(times_powers(A, e, cols) for A, e in self._cut(rows)))
@@ -196,14 +197,6 @@ def _of_all(how: Callable[[list[Part]], Part], found: Iterable[Part | None]) -> 
     parts = list(found)
     known = [part for part in parts if part is not None]
     return how(known) if len(known) == len(parts) else None
-
-
-def _sum(vectors: list[Vector]) -> Vector:
-    return reduce(np.add, vectors)
-
-
-def _largest(vectors: list[Vector]) -> Vector:
-    return reduce(np.maximum, vectors)
 
 
 # ---- The product of two operators, A B: never formed, whatever lies between them
@@ -278,18 +271,10 @@ class Product(Operator):
         A, B = self.A.costs, self.B.costs
         eps = max(_precision(self.A), _precision(self.B))
         inner = 3 * panel_dtype(self.dtype).itemsize * self.A.shape[1]
-        return costs_together(
-            self,
-            (self.A, self.B),
-            (),
-            ("working_bytes", "strain"),
-            eps=eps,
-            gram_reads=2,
-            gram_eps=eps,
-            gram_in_single=False,
-            column_bytes=A.column_bytes + B.column_bytes + inner,
-            square_bytes=0.0 if self._operations <= AT_ONCE else float("inf"),
-        )
+        known: dict[str, Any] = {"eps": eps, "gram_eps": eps, "gram_reads": 2, "gram_in_single": False}
+        known |= {"column_bytes": A.column_bytes + B.column_bytes + inner}
+        known |= {"square_bytes": 0.0 if self._operations <= AT_ONCE else float("inf")}
+        return costs_together(self, (self.A, self.B), (), ("working_bytes", "strain"), **known)
 
     @property
     def _operations(self) -> int:

@@ -49,11 +49,6 @@ def registered(kind: Kind) -> Kind:
 # --- the algebra ----------------------------------------------------------------------------------------------------
 
 
-@singledispatch
-def difference(A: "Operator", S: "Operator") -> "Operator":
-    raise TypeError(f"expected an operator, got {type(A).__name__}. Convert it with as_operator.")
-
-
 @generic
 def as_low_rank(A: "Operator") -> "LowRank | None":
     """Return the matrix as two thin factors, or None where it is not known to have low rank."""

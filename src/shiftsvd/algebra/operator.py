@@ -1,4 +1,4 @@
-"""Operators: matrices that can only multiply a panel; what is derived from one, its adjoint first."""
+"""Operators: the base class, what it tells about its products, the adjoint, and the difference of two operators."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
@@ -12,8 +12,8 @@ import numpy.typing as npt
 
 from shiftsvd.algebra import generic
 from shiftsvd.numerics.moments import Moments
-from shiftsvd.numerics.panels import Panel, Vector, panel_dtype, scaled, unmasked
-from shiftsvd.numerics.powers import LEAST_SQUARES, MOST_SQUARES, ZERO_EXPONENT
+from shiftsvd.numerics.panels import Panel, Vector, field_of, panel_dtype, scaled, unmasked
+from shiftsvd.numerics.powers import LEAST_SQUARES, MOST_SQUARES, ZERO_EXPONENT, add_exponents
 
 if TYPE_CHECKING:
     from shiftsvd.algebra.low_rank import LowRank
@@ -316,7 +316,9 @@ class Operator(ABC):
         if not isinstance(shift, Operator):
             return NotImplemented
         check_same_shape(self, shift)
-        return generic.difference(self, shift)
+        low_rank = generic.as_low_rank(shift)
+        fused = None if low_rank is None else self.with_shift(low_rank)
+        return fused or Shifted(self, shift if low_rank is None else low_rank)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.shape[0]} x {self.shape[1]} {self.dtype}>"
@@ -509,3 +511,93 @@ class Adjoint(Derived):
     @property
     def H(self) -> Operator:
         return self.A
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Shifted(Derived):
+    """``A - S``: the plain algebra of the shift, for every operator that cannot fuse it.
+
+    Parameters
+    ----------
+    A : Operator of shape (m, n)
+        What is shifted.
+    S : Operator of shape (m, n)
+        What is subtracted, such as a `LowRank`.
+
+    See Also
+    --------
+    operators.Scaled : Rows and columns times numbers.
+    LowRank : The shift.
+
+    Examples
+    --------
+    >>> import numpy as np, shiftsvd as ss
+    >>> A = ss.as_operator(np.ones((3, 2))) - ss.LowRank(np.ones(3), np.ones(2))
+    >>> A.matmat(np.eye(2)).tolist()
+    [[0.0, 0.0], [0.0, 0.0], [0.0, 0.0]]
+    """
+
+    S: Operator
+
+    def __post_init__(self) -> None:
+        check_same_shape(self.A, self.S)
+        super().__post_init__()
+        object.__setattr__(self, "dtype", field_of(self.A.dtype, np.empty(0, self.S.dtype)))
+
+    def matmat(self, V: Panel) -> Panel:
+        return self.A.matmat(V) - self.S.matmat(V)
+
+    def rmatmat(self, W: Panel) -> Panel:
+        return self.A.rmatmat(W) - self.S.rmatmat(W)
+
+    def matmat_in_double(self, V: Panel) -> Panel:
+        return generic.matmat_in_double(self.A, V) - generic.matmat_in_double(self.S, V)
+
+    def rmatmat_in_double(self, W: Panel) -> Panel:
+        return generic.rmatmat_in_double(self.A, W) - generic.rmatmat_in_double(self.S, W)
+
+    def known_costs(self) -> dict[str, Any]:
+        if generic.as_low_rank(self.S) is not None:
+            return {}
+        A, S = self.A.costs, self.S.costs
+        return {"eps": max(A.eps, S.eps), "gram_eps": max(A.gram_eps, S.gram_eps)}
+
+    def fused(self, passes: float) -> Operator:
+        return generic.fused(self.A, passes) - self.S
+
+    def with_shift(self, shift: "LowRank") -> Operator | None:
+        S = generic.as_low_rank(self.S)
+        return None if S is None else Shifted(self.A, shift.merge(S))
+
+    def exponents(self, axis: int) -> Vector | None:
+        a, b = generic.exponents(self.A, axis), generic.exponents(self.S, axis)
+        return None if a is None or b is None else add_exponents(np.maximum(a, b), 1)
+
+    def ldexp(self, rows: Vector | int, cols: Vector | int) -> Operator | None:
+        A, S = generic.ldexp(self.A, rows, cols), generic.ldexp(self.S, rows, cols)
+        return None if A is None or S is None else Shifted(A, S)
+
+    def row_products(self, V: Panel) -> Iterator[tuple[int, Panel]]:
+        S = generic.as_low_rank(self.S)
+        if S is None:
+            yield from super().row_products(V)
+            return
+        C = S.R.conj().T @ V
+        for lo, part in self.A.row_products(V):
+            yield lo, part - S.L[lo : lo + len(part)] @ C
+
+    def row_blocks(self, rows: int) -> Iterator[tuple[int, Panel]]:
+        S = generic.as_low_rank(self.S)
+        if S is None:
+            yield 0, self.matmat(np.eye(self.shape[1], dtype=panel_dtype(self.dtype)))
+            return
+        for lo, block in generic.row_blocks(self.A, rows):
+            yield lo, block - S.rows(lo, lo + len(block))
+
+    def unshifted(self) -> "tuple[Operator, LowRank | None]":
+        S = generic.as_low_rank(self.S)
+        return (self, None) if S is None else (self.A, S)
+
+    @property
+    def H(self) -> "Shifted":
+        return Shifted(self.A.H, self.S.H)

@@ -1,7 +1,7 @@
 """Attributes of fitted models, read without importing scikit-learn: labels, variances, features of other data."""
 
 import math
-from collections.abc import Container, Sequence
+from collections.abc import Sequence
 from copy import copy
 from typing import Any, Final, TypeVar, cast
 
@@ -134,7 +134,7 @@ def aligned(fitted: Model, names: Sequence[str], file: str, max_absent: float, *
         return fitted
     place, there = {name: j for j, name in enumerate(model)}, set(found)
     needed = [model[j] for j in kept_of(getattr(pca, "preprocess_", ()), len(model))]
-    lacking = _absent(needed, there)
+    lacking = [name for name in needed if name not in there]
     if len(lacking) > max_absent * len(needed):
         limit = f"limit {100 * max_absent:.3g} %"
         which = f"lacks {len(lacking):,} of the model's {len(needed):,} features ({limit}): {few(lacking)}"
@@ -146,11 +146,10 @@ def aligned(fitted: Model, names: Sequence[str], file: str, max_absent: float, *
         pairs = [(known[bare], name) for name in found if name not in place and (bare := without_unit(name)) in known]
         if pairs:
             units = few(f"{mine!r} in the model, {theirs!r} here" for mine, theirs in pairs)
-            remedy = (
-                f"Names differ in the unit alone: {units}. Convert these columns, and name them as in the model.",
-            )
+            convert = f"Names differ in the unit alone: {units}. Convert these columns, and name them as in the model."
+            remedy = (convert,)
         raise Refused(f"{file} {which}. Its features: {few(found)}. ", *remedy)
-    if unknown := _absent(found, place):
+    if unknown := [name for name in found if name not in place]:
         raise ValueError(f"{file} has features that the model does not have: {few(unknown)}. Remove these features.")
     if len(there) < len(found) or len(place) < len(model):
         what = file if len(there) < len(found) else "the model"
@@ -161,10 +160,6 @@ def aligned(fitted: Model, names: Sequence[str], file: str, max_absent: float, *
         absent = f"{len(lacking):,} of the model's {len(needed):,} {which}: {few(lacking)}"
         notice(f"{file} lacks {absent}. Absent features are treated as missing.")
     return on_places(fitted, np.array([place[name] for name in found], np.intp))
-
-
-def _absent(names: Sequence[str], known: Container[str]) -> list[str]:
-    return [name for name in names if name not in known]
 
 
 # Return the model for rows whose column j is feature places[j] of the model; other features are unobserved.
@@ -189,8 +184,6 @@ def on_places(fitted: Model, places: Places) -> Model:
 
 def least_squares(V: Panel, there: Places, names: Any) -> Panel:
     W = V[there]
-    if len(there) == len(V):
-        return W
     G = W.conj().T @ W
     squares, axes = eigh(G)
     if len(G) and squares[0] < 1 - MOST_LOST:

@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from dataclasses import KW_ONLY, dataclass
 from functools import partial
-from itertools import chain
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
@@ -285,11 +284,11 @@ class IncrementalPCA(BatchPCA):
         X = checked(self, X, reset=True)
         size = BATCH * X.shape[1] if size is None else size
         with threads(self.n_threads), named(vars(self).get("feature_names_in_")):
-            batches = self._batches(X, size)
-            first = next(batches)
-            stream = self._begin(self._first(first.shape))
-            for A in chain([first], batches):
+            stream = None
+            for A in self._batches(X, size):
+                stream = stream or self._begin(self._first(A.shape))
                 stream.update(A)
+            assert stream is not None
             self._keep(stream)
             if stream.moments.count > 1:
                 self._recover(stream)

@@ -271,20 +271,18 @@ def _centred(X: Operator) -> Centred:
 def _of_differences(
     A: Centred, B: Centred, k: int, alphas: Vector, tol: float, most: int | None, rng: Generator
 ) -> list[Member]:
-    noise = A.rounded + alphas * B.rounded
-    if not noise.max() < LARGEST:
+    rounded = A.rounded + alphas * B.rounded
+    if not rounded.max() < LARGEST:
         raise refuse("alpha", f"be smaller than {LARGEST / B.rounded:.0e} for this background", max(alphas))
     eps = max(A.A.costs.gram_eps, B.A.costs.gram_eps)
-    return leading_of_all(
-        lambda V: (A.covariance_times(V), B.covariance_times(V)),
-        len(A.mean),
-        k,
-        alphas,
-        lambda i, theta: rounding_of(theta, eps, float(noise[i])),
-        tol,
-        most,
-        rng,
-    )
+
+    def noise(i: int, theta: Vector) -> float:
+        return rounding_of(theta, eps, float(rounded[i]))
+
+    def pair(V: Panel) -> tuple[Panel, Panel]:
+        return A.covariance_times(V), B.covariance_times(V)
+
+    return leading_of_all(pair, len(A.mean), k, alphas, noise, tol, most, rng)
 
 
 class Whitening(NamedTuple):

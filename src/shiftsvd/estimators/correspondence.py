@@ -154,7 +154,7 @@ class CorrespondenceAnalysis(Components):
         array, or DataFrame if X is one, of shape (n_rows, n_components)
             The squared cosines of each row.
         """
-        profiles = self._row_profiles(self._table(X))
+        profiles = _profiles(self._table(X), self.column_masses_)
         return labelled(cosines(profiles.matmat(self.components_.T), row_squares(profiles)), labels_of(X)[0])
 
     @as_one_fit
@@ -194,24 +194,15 @@ class CorrespondenceAnalysis(Components):
     @as_one_fit
     def _project(self, X: Any) -> Panel:
         A = self._table(X)
-        return np.asarray(self._row_profiles(A).matmat(self.components_.T.astype(np.float64)), A.dtype)
+        return np.asarray(_profiles(A, self.column_masses_).matmat(self.components_.T.astype(np.float64)), A.dtype)
 
-    def _row_profiles(self, A: Operator) -> Scaled:
-        c = self.column_masses_
-        sums = A.matmat((c > 0).astype(np.float64)[:, None])[:, 0]  # a column without mass is as if it were not there
-        _check_sums(sums)
-        return Scaled(A - LowRank(sums, c), _power(sums, -1), _power(c, -0.5))
-
-    def _column_profiles(self, X: Any) -> tuple[Scaled, Panel]:
+    def _column_profiles(self, X: Any) -> tuple[Operator, Panel]:
         check_is_fitted(self, "components_")
         A = self._columns(X)
         r, S = self.row_masses_, self.singular_values_
         if A.shape[0] != len(r):
             raise ValueError(f"columns must have {len(r):,} rows, as the fitted table has, got {A.shape[0]:,}")
-        sums = A.rmatmat((r > 0).astype(np.float64)[:, None])[:, 0]
-        _check_sums(sums)
-        profiles = Scaled(A - LowRank(r, sums), _power(r, -0.5), _power(sums, -1)).H
-        return profiles, np.sqrt(r)[:, None] * np.asarray(self.row_coordinates_) * _power(S, -1)
+        return _profiles(A.H, r), np.sqrt(r)[:, None] * np.asarray(self.row_coordinates_) * _power(S, -1)
 
     def _table(self, X: Any, reset: bool = False) -> Operator:
         if not reset:
@@ -248,13 +239,18 @@ def independent(A: Operator) -> tuple[Scaled, Vector, Vector]:
         if np.any(sums < 0):
             found = plural(int((sums < 0).sum()), f"negative {name} sum")
             raise ValueError(f"a table must hold counts or other numbers of at least 0, got {found}.")
+        _check_sums(sums)
     total = float(rows.sum())
     if not total > 0:
         raise ValueError("a table must have a positive sum, got 0. Pass a table with counts above 0.")
-    _check_sums(rows)
-    _check_sums(columns)
     c = columns / total
     return Scaled(A - LowRank(rows, c), _power(rows, -0.5), _power(columns, -0.5)), rows / total, c
+
+
+def _profiles(A: Operator, masses: Vector) -> Scaled:
+    sums = A.matmat((masses > 0).astype(np.float64)[:, None])[:, 0]  # a column without mass is as if it were not there
+    _check_sums(sums)
+    return Scaled(A - LowRank(sums, masses), _power(sums, -1), _power(masses, -0.5))
 
 
 def _check_sums(sums: Vector) -> None:

@@ -219,10 +219,7 @@ def influence(
     m, centred = A.shape[0], fits.centred
     rests = squared_rests(A, found)
     moved = check_centred(A, found, float(np.sqrt(np.max(rests + lengths(found.scores.T) ** 2)))) if centred else 0.0
-    full, ideal = (
-        Changed.of(each, Part(np.diag(each.theta)[None], inner(each.R, each.R)[None]), moved)
-        for each in (found, replace(found, R=np.zeros_like(found.R)))
-    )
+    full, ideal = (Changed.of(each, moved) for each in (found, replace(found, R=np.zeros_like(found.R))))
     own = np.stack([[*full.turned[0], np.arcsin(found.sine)], [*ideal.turned[0], np.arcsin(found.rounding_sine)]])
     if left_out is None:
         labels = of_row = np.arange(m)
@@ -239,7 +236,7 @@ def influence(
         return between, changed.angles(full.turned), changed.spaces(found.sine)
 
     for part in parts:
-        ends = ends_of(Changed.of(found, part, moved))
+        ends = ends_of(Changed.of(found, moved, part))
         values[lo : lo + len(part.M)], angles[lo : lo + len(part.M)], spaces[lo : lo + len(part.M)] = ends
         wide += (lo + np.flatnonzero(np.ptp(ends[1], axis=2).max(axis=1) > widest)).tolist()
         lo += len(part.M)
@@ -326,11 +323,12 @@ class Changed:
     space: Panel  # (b, 2): bounds of the sine of the angle between V and the leading space of G - B^H B
 
     @classmethod
-    def of(cls, found: Subspace, part: Part, moved: float) -> Self:
-        """Bound eigenvalues and angles, given an error `moved` of the matrices.
+    def of(cls, found: Subspace, moved: float, part: Part | None = None) -> Self:
+        """Bound eigenvalues and angles, of G itself by default, given an error `moved` of the matrices.
 
         M bounds from below; ``M + N / (mu - level)`` bounds the first J values from above, with mu the J-th of M.
         """
+        part = part or Part(np.diag(found.theta)[None], inner(found.R, found.R)[None])
         less = part.less
         noise, k = found.noise + moved, len(found.theta)
         level = found.level + moved
@@ -381,7 +379,7 @@ class Changed:
         """Bound eigenvalues and angles by the components of the rows that are kept."""
         B = fits.weighted(kept.astype(np.float64))
         other = subspace(B, fits.of(B).Vh.T, rng)
-        alone = cls.of(other, Part(np.diag(other.theta)[None], inner(other.R, other.R)[None]), moved)
+        alone = cls.of(other, moved)
         of_space = float(np.linalg.norm(found.V - other.V @ inner(other.V, found.V), 2))
         space = np.stack((of_space - alone.space[:, 1], of_space + alone.space[:, 1]), axis=-1)
         return replace(alone, off_axis=angles_between(found.V, other.V)[None], apart=0 * alone.apart, space=space)

@@ -9,26 +9,12 @@ from scipy.sparse import csr_array
 from sklearn.utils.validation import check_is_fitted
 
 from shiftsvd.errors import Part, Setting, refuse
+from shiftsvd.estimators import supplementary as tables
 from shiftsvd.estimators.attributes import cosines, is_pandas, labelled, labels_of
 from shiftsvd.estimators.features import Components, checked_table
 from shiftsvd.estimators.pca import PCA
 from shiftsvd.estimators.settings import as_one_fit
-from shiftsvd.estimators.supplementary import (
-    JOIN,
-    Categories,
-    Codes,
-    Column,
-    Numbers,
-    Sums,
-    codes_of,
-    columns_of,
-    is_categorical,
-    mean_and_deviation,
-    missing_in,
-    read_column,
-    refuse_missing,
-    refuse_unknown,
-)
+from shiftsvd.estimators.supplementary import Categories, Codes, Column, Numbers
 from shiftsvd.names import SolverName
 from shiftsvd.numerics.moments import Vector
 from shiftsvd.operators import Panel
@@ -201,11 +187,6 @@ class FAMD(Components):
         X = checked_table(self, X, reset=True, least=2)
         columns = list(self._learned(X))
         self.categories_ = [column.known if isinstance(column, Categories) else np.empty(0) for column in columns]
-        self.column_names_ = [
-            name if one is None else f"{name}{JOIN}{one}"
-            for (name, _), known in zip(self._columns_of(X), self.categories_, strict=True)
-            for one in (known if len(known) else [None])
-        ]
         moments = [_moments(column) for column in columns]
         self.mean_, self.scale_ = (np.concatenate(parts) for parts in list(zip(*moments, strict=True))[:2])
         self.total_inertia_ = float(sum(inertia for *_, inertia in moments))
@@ -216,13 +197,12 @@ class FAMD(Components):
         self.eigenvalues_ = self.singular_values_**2 / Z.shape[0]
         total = self.total_inertia_
         self.percentage_of_variance_ = 100 * self.eigenvalues_ / (total if total > 0 else 1)
-        sums = Sums(columns, scores.shape[1])
+        sums = tables.Sums(columns, scores.shape[1])
         sums.add(0, scores)
-        names = self.column_names_ if is_pandas(X) else None
-        found = sums.result(JOIN)
-        self.column_coordinates_ = labelled(found.coordinates, names)
-        self.column_contributions_ = labelled(self.components_.T**2, names)
-        self.correlation_ratios_ = labelled(found.correlation_ratios, sums.names if is_pandas(X) else None)
+        found = sums.result(tables.JOIN, framed=is_pandas(X))
+        self.column_names_, self.column_coordinates_ = found.names, found.coordinates
+        self.column_contributions_ = labelled(self.components_.T**2, found.names if is_pandas(X) else None)
+        self.correlation_ratios_ = found.correlation_ratios
         return scores
 
     @property
@@ -245,14 +225,14 @@ class FAMD(Components):
         return np.cumsum([0, *(max(1, len(known)) for known in self.categories_[:-1])])
 
     def _columns_of(self, X: Any) -> Iterator[tuple[str, Any]]:
-        return columns_of(X, vars(self).get("feature_names_in_"))
+        return tables.columns_of(X, vars(self).get("feature_names_in_"))
 
     def _learned(self, X: Any) -> Iterator[Column]:
         for name, column in self._columns_of(X):
-            if missing_in(column).all():
+            if tables.missing_in(column).all():
                 raise ValueError(f"column {name} has no observed values. Remove the column.")
             self._refuse_missing(name, column)
-            found = read_column(name, column)
+            found = tables.read_column(name, column)
             if isinstance(found, Categories):
                 counts = np.bincount(found.codes[found.codes >= 0], minlength=len(found.known))
                 if len(found.known) == counts.sum() >= FEW:
@@ -268,21 +248,21 @@ class FAMD(Components):
     def _known(self, X: Any) -> Iterator[Column]:
         for (name, column), known in zip(self._columns_of(X), self.categories_, strict=True):
             self._refuse_missing(name, column)
-            missing = missing_in(column)
+            missing = tables.missing_in(column)
             if len(known):
-                codes = codes_of(column, known)
+                codes = tables.codes_of(column, known)
                 if self.unknown == "error":
                     remedy: tuple[Part, ...] = ("Use ", Setting("unknown", "ignore"), " to put them at the centre.")
-                    refuse_unknown(name, column, (codes < 0) & ~missing, *remedy)
+                    tables.refuse_unknown(name, column, (codes < 0) & ~missing, *remedy)
                 yield Categories(name, codes, known)
             else:
-                if not missing.all() and is_categorical(name, column):
+                if not missing.all() and tables.is_categorical(name, column):
                     raise ValueError(f"column {name} must have numbers, as in the training data, got categories.")
                 yield Numbers.of(name, column)
 
     def _refuse_missing(self, name: str, column: Any) -> None:
         if self.missing == "error":
-            refuse_missing(name, column, "Remove these rows, or use ", Setting("missing", "mean"), ".")
+            tables.refuse_missing(name, column, "Remove these rows, or use ", Setting("missing", "mean"), ".")
 
     def _encoded(self, columns: list[Column]) -> csr_array:
         shape = len(columns[0]), len(columns)
@@ -324,7 +304,7 @@ def _moments(column: Column) -> tuple[Vector, Vector, float]:
     """Return means, divisors and the inertia of the encoded columns."""
     if isinstance(column, Numbers):
         there = ~np.isnan(column.values)
-        mean, deviation = mean_and_deviation(column.values[there])
+        mean, deviation = tables.mean_and_deviation(column.values[there])
         if deviation == 0:
             warn(f"Column {column.name} is constant and was not scaled.")
         return np.array([mean]), np.array([deviation or 1.0]), (deviation > 0) * float(there.mean())

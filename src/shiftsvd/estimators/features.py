@@ -44,8 +44,8 @@ else:
         """scikit-learn's base classes of transformers."""
 
 
-class Saved:
-    """Mixin of estimators that model files store."""
+class Tagged(Estimator):
+    """Base class of estimators that model files store; `_tags` describes their input to scikit-learn."""
 
     def save(
         self,
@@ -72,14 +72,6 @@ class Saved:
         from shiftsvd.model_file import load_model
 
         return load_model(path, cls)
-
-
-class Tagged(Saved, Estimator):
-    """Mixin of estimators that describe their input to scikit-learn by `_tags`."""
-
-    @property
-    def _tags(self) -> dict[str, Any]:
-        return {}
 
     def __sklearn_tags__(self) -> Any:
         tags, known = super().__sklearn_tags__(), dict(self._tags)

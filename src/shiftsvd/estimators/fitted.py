@@ -49,9 +49,7 @@ class PPCA:
         return np.where(off, -np.inf, likelihood)
 
     def covariance(self) -> Panel:
-        C = (self.V * (self.variance - self.noise)) @ self.V.T
-        C[np.diag_indices_from(C)] += self.noise
-        return self._in_units(C, 1)
+        return self._in_units(self._beside(self.variance, self.noise), 1)
 
     def precision(self) -> Panel:
         V, (n, k) = self.V, self.V.shape
@@ -63,9 +61,13 @@ class PPCA:
             raise ValueError(
                 f"the noise variance is 0, so the covariance has no inverse. Use fewer than {k} components."
             )
-        P = V * (1 / self.variance - 1 / self.noise) @ V.T
-        P[np.diag_indices_from(P)] += 1 / self.noise
-        return self._in_units(P, -1)
+        return self._in_units(self._beside(1 / self.variance, 1 / self.noise), -1)
+
+    def _beside(self, values: Vector, others: float) -> Panel:
+        # The symmetric matrix with eigenvalues `values` along V, and `others` orthogonal to V.
+        C = (self.V * (values - others)) @ self.V.T
+        C[np.diag_indices_from(C)] += others
+        return C
 
     def _in_units(self, C: Panel, power: int) -> Panel:
         if self.scale is None:
@@ -266,9 +268,8 @@ class FittedPCA(features.Components):
             by its weight; 0 for a component without variance.
         """
         A = self._minus_shift(self._operator(X), groups, covariates)
-        return attributes.labelled(
-            self._contributions(_joined(A.row_products(self._loadings))), attributes.labels_of(X)[0]
-        )
+        found = self._contributions(_joined(A.row_products(self._loadings)))
+        return attributes.labelled(found, attributes.labels_of(X)[0])
 
     @features.on_device_of_input
     def row_cosine_similarities(self, X: Any, groups: Any = None, covariates: Any = None) -> Any:
@@ -440,9 +441,8 @@ class FittedPCA(features.Components):
         from sklearn import decomposition  # which loads much that a fit does not need
 
         pca = decomposition.PCA(self.n_components_, whiten=self.whiten)
-        vars(pca).update(
-            {name: deepcopy(x) for name, x in vars(self).items() if name.endswith("_") and name not in OURS}
-        )
+        theirs = {name: x for name, x in vars(self).items() if name.endswith("_") and name not in OURS}
+        vars(pca).update(deepcopy(theirs))
         for name in VALUES:  # scikit-learn's scores have the type of these, which is that of its data
             setattr(pca, name, getattr(pca, name).astype(pca.components_.dtype))
         return pca if self.scale_ is None else _behind_a_scaler(pca, self)

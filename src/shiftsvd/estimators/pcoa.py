@@ -184,11 +184,8 @@ class PCoA(Components):
 
     def _leading(self, B: "DoubleCentred", k: int, rng: np.random.Generator) -> Eigenpairs:
         solver, n = HermitianLanczos(self.tol), B.shape[0]
-        affordable(
-            8 * n * solver.peak_columns(k, n),
-            self.memory_limit,
-            f"finding {plural(k, 'coordinate')} of {plural(n, 'point')}",
-        )
+        what = f"finding {plural(k, 'coordinate')} of {plural(n, 'point')}"
+        affordable(8 * n * solver.peak_columns(k, n), self.memory_limit, what)
         return solver(B, k, rng)
 
     @property

@@ -197,16 +197,8 @@ def rotate(
     to_scores = ((back.T * lengths)[:, order] * signs) / S[:, None]
     correlations = (back @ back.T)[np.ix_(order, order)] * np.outer(signs, signs)
     criterion = varimax_criterion(found.loadings, kaiser)
-    return Rotation(
-        signs[:, None] * components,
-        lengths[order] ** 2,
-        to_scores,
-        to_scores.T @ V.T,
-        correlations,
-        criterion,
-        found.n_iter,
-        found.converged,
-    )
+    components, squares, duals = signs[:, None] * components, lengths[order] ** 2, to_scores.T @ V.T
+    return Rotation(components, squares, to_scores, duals, correlations, criterion, found.n_iter, found.converged)
 
 
 def _checked(V: Any, S: Any) -> tuple[Panel, Vector]:

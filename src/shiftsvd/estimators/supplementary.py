@@ -1,6 +1,7 @@
 """Columns of tables, and their positions: correlations of numbers with scores, barycentres of categories."""
 
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date
 from numbers import Number
@@ -91,11 +92,9 @@ def codes_of(column: Any, known: Any) -> Codes:
         return np.asarray(known.get_indexer(column))
     known, codes, there = np.asarray(known), np.full(len(column), -1), ~missing_in(column)
     values = np.asarray(column)[there]
-    try:
+    with suppress(TypeError):  # texts among numbers, or numbers among texts
         place = np.minimum(np.searchsorted(known, values), len(known) - 1)
         codes[there] = np.where(known[place] == values, place, -1)
-    except TypeError:  # texts among numbers, or numbers among texts
-        pass
     return codes
 
 
@@ -299,20 +298,14 @@ class Sums:
 
     def result(self, join: str, framed: bool = False) -> Supplementary:
         found = [each.positions(NOISE * self._eps) for each in self._columns]
-        names, columns, categories = list[str](), list[str](), list[str | None]()
-        for each in self._columns:
-            known = each.labels
-            categories += known
-            columns += [each.name] * len(known)
-            names += [each.name if one is None else f"{each.name}{join}{one}" for one in known]
+        labels = [(each.name, category) for each in self._columns for category in each.labels]
+        names = [name if category is None else f"{name}{join}{category}" for name, category in labels]
         counts, coordinates, tests = (np.concatenate(parts) for parts in list(zip(*found, strict=True))[:3])
-        tables = (coordinates, names), (tests, names), (np.array([ratio for *_, ratio in found]), self.names)
+        ratios = np.array([ratio for *_, ratio in found])
+        tables = (coordinates, names), (tests, names), (ratios, [each.name for each in self._columns])
         framed_ones = [labelled(values, index if framed else None) for values, index in tables]
+        columns, categories = [name for name, _ in labels], [category for _, category in labels]
         return Supplementary(names, columns, categories, counts, *framed_ones)
-
-    @property
-    def names(self) -> list[str]:
-        return [each.name for each in self._columns]
 
 
 class _Sum:
@@ -330,7 +323,9 @@ class _Sum:
             self.labels = [None]
             self._codes, self._there = None, ~np.isnan(column.values)
             self.counts = np.array([np.count_nonzero(self._there)])
-            self._values = _standardized(column.values, self._there)
+            mean, deviation = mean_and_deviation(column.values[self._there])
+            values = column.values
+            self._values = np.zeros(len(values)) if deviation == 0 else (values - mean) / deviation
         self.products = np.zeros((len(self.labels), k))
 
     def add(self, rows: slice, Z: Panel) -> None:
@@ -364,11 +359,6 @@ class _Sum:
             r = _over(np.sqrt(counts) * apart, np.sqrt(_over(n - counts, n)) * spread)
             ratio = _over((counts * apart**2).sum(axis=0), spread**2)
         return self.counts, coordinates, np.sqrt(max(n - 1, 0)) * r, ratio
-
-
-def _standardized(values: Vector, there: Any) -> Vector:
-    mean, deviation = mean_and_deviation(values[there])
-    return np.zeros(len(values)) if deviation == 0 else (values - mean) / deviation
 
 
 def mean_and_deviation(x: Vector) -> tuple[float, float]:

@@ -10,10 +10,8 @@ from typing import TYPE_CHECKING
 from shiftsvd.extend import lazy
 
 if TYPE_CHECKING:
-    from shiftsvd.scanpy.analysis import diffmap as diffmap
-    from shiftsvd.scanpy.analysis import pca as pca
-    from shiftsvd.scanpy.analysis import project as project
-    from shiftsvd.scanpy.genes import highly_variable as highly_variable
+    from shiftsvd.scanpy.analysis import diffmap, pca, project
+    from shiftsvd.scanpy.genes import highly_variable
 
 __all__ = ["diffmap", "highly_variable", "pca", "project"]
 

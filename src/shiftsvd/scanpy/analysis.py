@@ -27,7 +27,7 @@ from shiftsvd.scanpy.clipping import clipped_shares, with_clip
 from shiftsvd.solvers import Solver
 from shiftsvd.transforms import Transform
 
-_DEFAULT_MASK: Final = "highly_variable, if var has it"
+_DEFAULT_MASK: Final = "highly_variable, if var has it"  # compared by `is`: a mask may be an array
 _DEFAULT_N_COMPONENTS: Final = 50  # default number of components
 
 
@@ -196,7 +196,7 @@ def pca(
 
 
 def _mask_of_flag(mask: Any, use_highly_variable: bool) -> str | None:
-    if not _is_default(mask):
+    if mask is not _DEFAULT_MASK:
         got = f"got {mask!r} and {use_highly_variable!r}"
         raise Refused("Pass ", Setting("mask_var"), f" or use_highly_variable, not both, {got}")
     return "highly_variable" if use_highly_variable else None
@@ -242,16 +242,18 @@ class _Part(NamedTuple):
         if given := [name for name in names if getattr(self, name) is not None]:
             raise ValueError(f"{', '.join(given)} must be None unless data is AnnData, got {type(data).__name__}")
         A = as_operator(data, **vars(self.resources))
-        if self.mask_var is None or _is_default(self.mask_var):
+        if self.mask_var is None or self.mask_var is _DEFAULT_MASK:
             return _Cells(A)
         mask = stored.booleans(self.mask_var, A.shape[1])
         return _Cells(A if self.all_genes else some_columns(A, np.flatnonzero(mask)), mask)
 
     def of_annotated(self, adata: Any) -> _Cells:
-        design, mask_var = self._design(adata), self._mask_var(adata)
+        design, mask_var = self._design(adata), self.mask_var
         C = None if design is None else design.of(stored.obs_column(adata))
         if self.obsm is not None:
             return _Cells(self._of_obsm(adata, self.obsm))
+        if mask_var is _DEFAULT_MASK:
+            mask_var = "highly_variable" if "highly_variable" in adata.var else None
         mask = None if mask_var is None else stored.mask_of(adata, mask_var)
         columns = None if mask is None or self.all_genes else np.flatnonzero(mask)
         A = stored.matrix_of(adata, self.layer, columns, self.resources)
@@ -270,14 +272,9 @@ class _Part(NamedTuple):
             )
         return Design.learn(covariates, groups, stored.obs_column(adata))
 
-    def _mask_var(self, adata: Any) -> Any:
-        if _is_default(self.mask_var):
-            return "highly_variable" if self.obsm is None and "highly_variable" in adata.var else None
-        if self.mask_var is not None and self.obsm is not None:
-            raise Refused(Setting("mask_var"), " selects genes and must be None with ", Setting("obsm", self.obsm))
-        return self.mask_var
-
     def _of_obsm(self, adata: Any, key: str) -> Operator:
+        if self.mask_var is not None and self.mask_var is not _DEFAULT_MASK:
+            raise Refused(Setting("mask_var"), " selects genes and must be None with ", Setting("obsm", key))
         if self.layer is not None:
             raise ValueError(f"Pass layer or obsm, not both, got layer={self.layer!r} and obsm={key!r}.")
         if key not in adata.obsm:
@@ -324,10 +321,6 @@ def _n_components(k: Any, m: int, n: int) -> int:
         raise ValueError(f"data must have at least 2 cells, and 2 genes unless n_comps is given, got {shape}")
     k = min(least - 1, _DEFAULT_N_COMPONENTS) if k is None else k
     return integer("n_comps", k, 1, least, f" for {shape}")
-
-
-def _is_default(mask: Any) -> bool:
-    return isinstance(mask, str) and mask == _DEFAULT_MASK
 
 
 # ---- projection of new cells

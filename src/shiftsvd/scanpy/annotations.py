@@ -104,9 +104,8 @@ class AnnotationSource:
             return
         where = self.where
         with io.opened_tree(path, self.memory_limit) as tree:
-            name = frames_of(where.key or io.split_element(path)[1])[
-                (axis == "features") == (where.orient != "columns")
-            ]
+            frames = frames_of(where.key or io.split_element(path)[1])
+            name = frames[(axis == "features") == (where.orient != "columns")]
             has_frame = name is not None and is_anndata(tree.root) and name in tree.root
             yield (tree, tree.root[name]) if has_frame else None
 
@@ -169,9 +168,8 @@ class AnnotationSource:
             encode(target, name, (own or {})[name])
         names += [] if len(self.paths) > 1 else self._copied(target, axis)
         index = [text.decode() for text in target["_index"][()].tolist()]
-        for name, texts, known in (
-            () if genes is None else ((IDS[0], genes.ids, IDS), (SYMBOLS[0], genes.symbols, SYMBOLS))
-        ):
+        of_genes = () if genes is None else ((IDS[0], genes.ids, IDS), (SYMBOLS[0], genes.symbols, SYMBOLS))
+        for name, texts, known in of_genes:
             if texts.tolist() != index and not {each.casefold() for each in names} & {*known}:
                 encode(target, name, texts)
                 names.append(name)
@@ -193,8 +191,7 @@ class AnnotationSource:
             return names
 
     def opened(self, path: Path) -> io.Opened:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", Notice)
+        with warnings.catch_warnings(action="ignore", category=Notice):
             return io.read_files([path], self.memory_limit, **vars(replace(self.where, stack=None, join=None)))
 
     def genes(self, names: io.Labels) -> GeneNames | None:
@@ -224,8 +221,7 @@ class AnnotationSource:
         if features is None:
             return None
         empty = io.Opened(np.empty((len(features.names), 0)), samples="columns", features=features)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", Notice)
+        with warnings.catch_warnings(action="ignore", category=Notice):
             return io.of_types(path, empty, self.where.feature_types).features
 
 

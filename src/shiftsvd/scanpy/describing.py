@@ -91,9 +91,8 @@ def _elements(tree: io.Tree) -> list[str]:
     """Return the names of the matrices of cells by genes, X first, then `counts` among the layers."""
     layers = sorted(_members(tree, "layers"), key=lambda name: ("count" not in name.casefold(), name))
     names = ["X", *(f"layers/{name}" for name in layers), "raw/X", "raw.X"]
-    return [
-        name for name in names if name in tree.root and (io.is_array(tree.root[name]) or io.is_sparse(tree.root[name]))
-    ]
+    there = {name: tree.root[name] for name in names if name in tree.root}
+    return [name for name, node in there.items() if io.is_array(node) or io.is_sparse(node)]
 
 
 def _embeddings(tree: io.Tree) -> dict[str, str]:

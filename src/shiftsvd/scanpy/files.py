@@ -107,8 +107,7 @@ def name_files(file: Path) -> NameFiles | None:
 
 
 def fits(found: NameFiles, shape: tuple[int, int], memory_limit: int | str | None) -> bool:
-    counts = (len(_fields(file, size, memory_limit)) for file, size in zip(found[::-1], shape, strict=True))
-    return all(count == size for count, size in zip(counts, shape, strict=True))
+    return all(len(_fields(file, size, memory_limit)) == size for file, size in zip(found[::-1], shape, strict=True))
 
 
 def named(matrix: Any, found: NameFiles, memory_limit: int | str | None) -> io.Opened:

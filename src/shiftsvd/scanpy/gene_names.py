@@ -42,9 +42,8 @@ def names_of_var(
         return ids, symbols
     if symbols is None:
         return ids, names
-    return np.where(
-        differs | [VERSIONED_ID.match(f"{name}.0") is not None for name in names.tolist()], names, ""
-    ), symbols
+    like_ids = [VERSIONED_ID.match(f"{name}.0") is not None for name in names.tolist()]
+    return np.where(differs | like_ids, names, ""), symbols
 
 
 def features_of_var(
@@ -64,12 +63,16 @@ def _first_column(columns: Sequence[str], known: Sequence[str], read: Callable[[
 
 def _texts(values: Any) -> Labels | None:
     texts = [value.decode("utf-8", "replace") if isinstance(value, bytes) else value for value in values.tolist()]
-    missing = [value is None or type(value).__name__ == "NAType" or value != value for value in texts]
+    missing = list(map(is_missing, texts))
     if not all(none or isinstance(value, str) for none, value in zip(missing, texts, strict=True)):
         return None  # numbers, such as places in a list, do not identify a gene
     known = ["" if none else value.strip() for none, value in zip(missing, texts, strict=True)]
     found: Labels = np.array(known, dtype=np.str_)
     return found if _are_names(found) else None
+
+
+def is_missing(value: Any) -> bool:
+    return value is None or type(value).__name__ == "NAType" or bool(value != value)
 
 
 def _are_names(texts: Labels) -> bool:

@@ -7,20 +7,12 @@ from typing import Any, Final, NamedTuple, Self, get_args
 import numpy as np
 
 from shiftsvd import Operator
-from shiftsvd.extend import transforms
+from shiftsvd.extend import operators, transforms
 from shiftsvd.extend.fits import integer
-from shiftsvd.extend.operators import (
-    Grouped,
-    Panel,
-    Vector,
-    all_groups,
-    group_bytes,
-    group_moments,
-    unmasked,
-    with_zeros,
-)
+from shiftsvd.extend.operators import Grouped, Panel, Vector
 from shiftsvd.extend.running import Refused, Setting, affordable, plural, refuse, warn
 from shiftsvd.scanpy.extension import FlavorName
+from shiftsvd.scanpy.gene_names import is_missing
 from shiftsvd.transforms import Transform
 
 FLAVORS: Final = get_args(FlavorName)
@@ -100,11 +92,11 @@ class Batches(NamedTuple):
         if labels is None:
             codes, names = np.zeros(n_rows, np.int64), np.array(["all rows"])
         else:
-            known = np.asarray(unmasked("batch", labels, "remove these rows"))
+            known = np.asarray(operators.unmasked("batch", labels, "remove these rows"))
             if known.shape != (n_rows,):
                 rule = f" must have one label for each of the {n_rows:,} rows, got shape {known.shape}"
                 raise Refused(Setting("batch"), rule)
-            if without := int(sum(map(_missing, known.tolist()))):
+            if without := sum(is_missing(label) or label == "" for label in known.tolist()):
                 got = f"{plural(without, 'missing label')}. Remove these rows."
                 raise Refused(Setting("batch"), f" must have a label for every row, got {got}")
             names, codes = np.unique(known.astype(str) if known.dtype == object else known, return_inverse=True)
@@ -127,13 +119,7 @@ class Batches(NamedTuple):
         """Compute sums over rows and moments of columns by batch of the numbers that `f` returns, in one read."""
         R = np.zeros((A.shape[0], 0)) if R is None else R
         C = np.zeros((A.shape[1], self.n, 0)) if C is None else C
-        return group_moments(A, Grouped(f, self.codes, R, C, self.n))
-
-
-def _missing(label: Any) -> bool:
-    if label is None or isinstance(label, str):
-        return not label
-    return type(label).__name__ == "NAType" or bool(label != label)
+        return operators.group_moments(A, Grouped(f, self.codes, R, C, self.n))
 
 
 class Ranking(NamedTuple):
@@ -192,7 +178,7 @@ def rank(
 
 
 def bytes_of_ranking(A: Operator, batches: Batches, memory_limit: int | str | None) -> int:
-    needed = group_bytes(A, batches.n, 2)
+    needed = operators.group_bytes(A, batches.n, 2)
     in_groups = f"ranking {A.shape[1]:,} features" + f" in {batches.n:,} batches" * batches.given
     affordable(needed, memory_limit, in_groups, "batches or threads")
     return needed
@@ -262,7 +248,7 @@ def _by_dispersion(
     if not steps and not fractions.any() and stored[0].any():
         whole = " ranks logarithms, but all entries are whole numbers. For raw counts, use "
         raise Refused(criterion.named, whole, LOG_NORMALIZE, " or ", Setting("flavor", "seurat_v3"), ".")
-    moments = with_zeros(stored, batches.sizes)
+    moments = operators.with_zeros(stored, batches.sizes)
     if not np.isfinite(moments).all():
         beyond = " requires logarithms, but exponentials of the entries overflow. For raw counts, use "
         raise Refused(criterion.named, beyond, LOG_NORMALIZE, ".")
@@ -381,8 +367,8 @@ BLOCK_RESIDUALS = 2**17  # residuals of zeros in memory at a time
 
 def _by_variance(A: Operator, criterion: HighlyVariable, batches: Batches) -> Columns:
     sums, stored = batches.moments(A, partial(_raw_counts, criterion.flavor))
-    moments = with_zeros(stored, batches.sizes)
-    whole = all_groups(moments)
+    moments = operators.with_zeros(stored, batches.sizes)
+    whole = operators.all_groups(moments)
     if not sums[:, 1].any():  # integer sums are exact, so that genes with the same number of counts have equal means
         counts = np.rint(stored[0] * stored[1])
         moments[1], whole[1] = counts / batches.sizes, counts.sum(axis=1) / A.shape[0]
@@ -429,41 +415,37 @@ def _residual_variances(
     cut_off = np.sqrt(batches.sizes) if criterion.clip is None else np.full(batches.n, float(criterion.clip))
     C = np.stack([rates, np.broadcast_to(cut_off, rates.shape)], axis=2)
     _, found = batches.moments(A, partial(_residuals_minus_zeros, criterion.theta), sums[:, None], C)
-    total, squares = found[0] * found[1], found[0] * found[3]
+    total, squares = both = found[0] * found[[1, 3]]
     for b in range(batches.n):
-        zeros = _sums_of_zeros(sums[batches.codes == b], rates[:, b], criterion.theta, cut_off[b])
-        total[:, b] += zeros[0]
-        squares[:, b] += zeros[1]
+        both[:, :, b] += _sums_of_zeros(sums[batches.codes == b], rates[:, b], criterion.theta, cut_off[b])
     return np.asarray(np.maximum(squares / size - (total / size) ** 2, 0))
 
 
-def _sums_of_zeros(sums: Vector, rates: Vector, theta: float, clip: float) -> tuple[Vector, Vector]:
+def _sums_of_zeros(sums: Vector, rates: Vector, theta: float, clip: float) -> Panel:
     # Sums of the residuals of zeros, and of their squares, for the rate of each gene. Both are smooth functions of the
     # logarithm of the rate, so interpolate them, unless some residuals are clipped.
     rows, often = np.unique(sums[sums > 0], return_counts=True)
-    there = rates > 0
-    total, squares = np.zeros(len(rates)), np.zeros(len(rates))
+    there, found = rates > 0, np.zeros((2, len(rates)))
     if not len(rows) or not there.any():
-        return total, squares
+        return found
     b = np.log(rates[there])
     largest = float(_zero_residuals(rows[-1:], np.exp(b.max()), theta, np.inf)[0, 0])
     nodes = transforms.chebyshev(float(b.min()), float(b.max()), INTERPOLATION_ERROR)
     if -largest > clip or len(nodes) >= len(b):
-        total[there], squares[there] = _sums_at_rates(rows, often, rates[there], theta, clip)
-        return total, squares
-    at_nodes = _sums_at_rates(rows, often, np.exp(nodes), theta, clip)
-    total[there], squares[there] = (transforms.interpolation(nodes, b) @ values for values in at_nodes)
-    return total, squares
+        found[:, there] = _sums_at_rates(rows, often, rates[there], theta, clip)
+    else:
+        M = transforms.interpolation(nodes, b)
+        found[:, there] = [M @ values for values in _sums_at_rates(rows, often, np.exp(nodes), theta, clip)]
+    return found
 
 
-def _sums_at_rates(rows: Vector, often: Vector, rates: Vector, theta: float, clip: float) -> tuple[Vector, Vector]:
-    total, squares = np.zeros(len(rates)), np.zeros(len(rates))
+def _sums_at_rates(rows: Vector, often: Vector, rates: Vector, theta: float, clip: float) -> Panel:
+    found = np.zeros((2, len(rates)))
     step = max(1, BLOCK_RESIDUALS // len(rates))
     for lo in range(0, len(rows), step):
         z = _zero_residuals(rows[lo : lo + step], rates, theta, clip)
-        total += often[lo : lo + step] @ z
-        squares += often[lo : lo + step] @ z**2
-    return total, squares
+        found += [often[lo : lo + step] @ z, often[lo : lo + step] @ z**2]
+    return found
 
 
 def _zero_residuals(rows: Vector, rates: Vector | float, theta: float, clip: float) -> Panel:

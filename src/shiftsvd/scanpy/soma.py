@@ -126,7 +126,7 @@ def _selected(path: Path, experiment: Any, key: str | None, measurement: str | N
 
 def _cells(
     path: Path, experiment: Any, query: str | None, memory_limit: int | str | None
-) -> tuple[np.ndarray[Any, np.dtype[np.int64]], io.Labels]:
+) -> tuple[Identifiers, io.Labels]:
     frame = _Frame(path, experiment.obs, query)
     if not len(frame.joined):
         every = "no cells" if query is None else "no cells that satisfy "
@@ -159,7 +159,7 @@ class _Frame:
         return table.sort_by(_JOINED)
 
     @cached_property
-    def joined(self) -> np.ndarray[Any, np.dtype[np.int64]]:
+    def joined(self) -> Identifiers:
         return np.asarray(self._values().column(_JOINED).to_numpy(), np.int64)
 
     def read(self, name: str) -> io.Column:
@@ -221,7 +221,7 @@ class SomaRows(io.RowSource):
             return soma.open(self.where.uri, context=context, tiledb_timestamp=self.where.timestamp)
 
     @cached_property
-    def _counts(self) -> np.ndarray[Any, np.dtype[np.int64]]:
+    def _counts(self) -> Identifiers:
         # Entries of each cell: TileDB stores none of these numbers, so this reads the matrix once.
         counts = np.zeros(self.shape[0], np.int64)
         with _soma_errors(self.name):

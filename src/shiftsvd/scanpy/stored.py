@@ -17,7 +17,7 @@ from shiftsvd.extend.operators import Panel, Vector, unmasked
 from shiftsvd.extend.running import Refused, Resources, Setting, few, named, notice, refuse
 from shiftsvd.extend.transforms import OfEntry, SettingText, kept_of
 from shiftsvd.scanpy.clipping import ClippedScale
-from shiftsvd.scanpy.gene_names import Genes, matched, names_of_var
+from shiftsvd.scanpy.gene_names import Genes, is_missing, matched, names_of_var
 from shiftsvd.transforms import Transform
 
 if TYPE_CHECKING:
@@ -215,19 +215,15 @@ def refuse_copy_of_file(adata: Any, copy: bool) -> None:
 
 def matrix_of(adata: Any, layer: str | None, columns: Places | None, resources: Resources) -> Operator:
     with named(adata.var_names if columns is None else adata.var_names[columns]):
-        return _matrix_of(adata, layer, columns, resources)
-
-
-def _matrix_of(adata: Any, layer: str | None, columns: Places | None, resources: Resources) -> Operator:
-    if adata.isbacked and layer is None:
-        return _backed_matrix(adata, columns, resources)
-    if layer is not None and layer not in adata.layers:
-        raise ValueError(f"adata has no layer {layer!r}. Its layers: {few(adata.layers)}.")
-    part = adata if columns is None else adata[:, columns]
-    X = part.X if layer is None else part.layers[layer]
-    if X is None:
-        raise ValueError("this AnnData object has no X. Pass a layer or an obsm.")
-    return as_operator(X, **vars(resources))
+        if adata.isbacked and layer is None:
+            return _backed_matrix(adata, columns, resources)
+        if layer is not None and layer not in adata.layers:
+            raise ValueError(f"adata has no layer {layer!r}. Its layers: {few(adata.layers)}.")
+        part = adata if columns is None else adata[:, columns]
+        X = part.X if layer is None else part.layers[layer]
+        if X is None:
+            raise ValueError("this AnnData object has no X. Pass a layer or an obsm.")
+        return as_operator(X, **vars(resources))
 
 
 def has_logarithms(adata: Any, layer: str | None) -> bool:
@@ -273,7 +269,7 @@ def booleans(mask: Any, n_vars: int, name: str = "the mask") -> Mask:
 
 
 def _from_objects(values: Any, name: str) -> Any:
-    if gaps := sum(x is None or type(x).__name__ == "NAType" or x != x for x in values.flat):
+    if gaps := sum(map(is_missing, values.flat)):
         have = "missing value" if gaps == 1 else "missing values"
         rule = f" must be true or false for every gene, but {name} has {gaps:,} {have} in {values.size:,} genes. "
         remedy = "Fill them with .fillna(False).astype(bool), or pass ", _ALL, " to use all genes."
@@ -305,14 +301,12 @@ def places_of(adata: Any, reference: Any, names: Any, of: str, max_absent: float
     absent = model.called(places < 0)
     if len(absent) > max_absent * len(names):
         unknown = new.called(matched(_genes_of(reference), new).places < 0)
+        remedy = "Raise max_absent, or run shiftsvd.scanpy.pca on the genes that both have."
+        if len(absent) == len(names):
+            remedy = "Pass cells with the gene names of the reference."
         raise ValueError(
             f"the new cells lack {len(absent):,} of the {len(names):,} genes {of} (limit {100 * max_absent:g} %, "
-            f"max_absent): {few(absent)}. Genes of the new cells that the reference lacks: {few(unknown)}. "
-            + (
-                "Pass cells with the gene names of the reference."
-                if len(absent) == len(names)
-                else "Raise max_absent, or run shiftsvd.scanpy.pca on the genes that both have."
-            )
+            f"max_absent): {few(absent)}. Genes of the new cells that the reference lacks: {few(unknown)}. {remedy}"
         )
     if len(absent):
         then = "Library sizes are sums of the others" if of == OF_SUMS else "These genes are treated as missing"
@@ -325,6 +319,5 @@ def places_of(adata: Any, reference: Any, names: Any, of: str, max_absent: float
 
 def _genes_of(adata: Any) -> Genes:
     names: Labels = np.array([str(name) for name in adata.var_names], dtype=np.str_)
-    return Genes.of(
-        names, *names_of_var(names, [str(name) for name in adata.var], lambda name: adata.var[name].to_numpy(object))
-    )
+    columns = [str(name) for name in adata.var]
+    return Genes.of(names, *names_of_var(names, columns, lambda name: adata.var[name].to_numpy(object)))

@@ -59,9 +59,8 @@ class Select(Transform):
     def __post_init__(self) -> None:
         places = np.array(unmasked("places", self.places))
         if places.ndim != 1 or not places.size or places.dtype.kind not in "biu":
-            raise Refused(
-                Setting("places"), f" must be a mask or indices of columns, got {places.dtype} of shape {places.shape}"
-            )
+            got = f"got {places.dtype} of shape {places.shape}"
+            raise Refused(Setting("places"), f" must be a mask or indices of columns, {got}")
         if places.dtype != bool:
             places = np.sort(places).astype(np.int64)
             if places[0] < 0 or np.any(np.diff(places) == 0):

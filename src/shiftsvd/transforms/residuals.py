@@ -274,7 +274,6 @@ def _own(value: Any) -> float | Vector:
 def of_columns(name: str, value: Any, like: Vector) -> Vector:
     numbers = np.asarray(value, np.float64)
     if numbers.ndim and numbers.shape != like.shape:
-        raise Refused(
-            Setting(name), f" must be a number, or one for each of the {len(like):,} columns, got shape {numbers.shape}"
-        )
+        rule = f" must be a number, or one for each of the {len(like):,} columns, got shape {numbers.shape}"
+        raise Refused(Setting(name), rule)
     return np.array(np.broadcast_to(numbers, like.shape))
