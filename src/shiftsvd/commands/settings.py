@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Self, get_args
 import click
 
 from shiftsvd.commands import options
-from shiftsvd.commands.options import NO_SHARE, OF_FILES, OF_TABLES, as_given, need_folder, worded, wrong_k
+from shiftsvd.commands.options import NO_SHARE, OF_FILES, OF_TABLES, as_given, need_folder, option_of, worded, wrong_k
 from shiftsvd.errors import is_address, plural, public_address
 from shiftsvd.extend import extensions, merged
 from shiftsvd.names import MAX_ITER, TOL, FormatName, MissingName, ScaleName, SolverName, VarNamesName
@@ -474,8 +474,7 @@ class Settings:
             raise wrong_k(f"--solver {self.solver} {NO_SHARE} Use --solver lanczos.")
         for name, why in READ_TWICE.items():
             if self.files[0] == "-" and getattr(self, name):
-                option = f"--{name.replace('_', '-')}"
-                raise click.UsageError(f"{option} needs a file, because {why}. Write the data to a file.")
+                raise click.UsageError(f"{option_of(name)} needs a file, because {why}. Write the data to a file.")
         checked = options.with_device(self)
         options.check_uses(self)
         options.check_workers(self)
