@@ -8,6 +8,7 @@ import warnings
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import fields
 from functools import cache
 from html import escape
 from importlib.metadata import version
@@ -23,6 +24,7 @@ from shiftsvd.numerics.moments import Vector
 from shiftsvd.plot import ScoreRaster
 from shiftsvd.plot.fitted import ORANGE, Fit, largest, percent, read, short
 from shiftsvd.plot.points import CRISP, LEAST_OF_CLASS, colouring
+from shiftsvd.result import Info
 from shiftsvd.runs.memory import shown_bytes
 from shiftsvd.runs.outputs import Outputs, local, refuse
 from shiftsvd.solvers.base import TOL
@@ -51,11 +53,6 @@ DOMINANT: Final = 1 / 3  # share of one sample in a component from which a sente
 FEWEST: Final = 10  # samples from which such a share is unusual
 CLOSE: Final = 4  # largest number of decimals of a bound in percent
 FAR: Final = 1.05  # a converged fit may miss values up to this multiple of the last one
-# Attributes of `Info` in the report; None if not computed.
-FACTS: Final = (
-    *("solver", "n_passes", "residuals", "vector_errors", "converged", "seconds", "peak_bytes", "missed_below"),
-    *("heldout_r2", "n_missing", "completed"),
-)
 
 
 def write(
@@ -134,7 +131,7 @@ def write(
     refuse([target], force)
     page_of = template("report.html.j2")
     fit = read(model)
-    info = {name: getattr(fit.info, name, None) for name in FACTS}
+    info = {each.name: getattr(fit.info, each.name, None) for each in fields(Info)}  # None if not computed
     measured = {"seconds": seconds, "peak_bytes": peak_bytes}
     given = getattr(names, "features", names)
     names = fit.feature_names(given)

@@ -9,6 +9,7 @@ from typing import Any, Final, NamedTuple
 
 import click
 import numpy as np
+from click.core import ParameterSource
 
 from shiftsvd.backends import as_operator
 from shiftsvd.backends.entries import some_columns
@@ -67,12 +68,13 @@ def diffmap(settings: Settings) -> None:
 
 def contrast(settings: Settings) -> None:
     columns, recorded = OF_CONTRASTS, "k alphas choose background tol max_passes seed"
+    given = click.get_current_context().get_parameter_source("alphas") is not ParameterSource.DEFAULT
     if settings.ridge is not None:
-        if settings.choose or settings.alphas:
+        if settings.choose or given:
             raise click.UsageError("--ridge maximizes a ratio, which has no alpha. Remove --alpha and --choose.")
         columns, recorded = OF_RATIOS, "k ridge background tol max_passes seed"
-    alphas = dict.fromkeys(settings.alphas or (ALPHAS if settings.choose else (1.0,)))
-    settings = replace(settings, alphas=tuple(alphas))
+    alphas = ALPHAS if settings.choose and not given else settings.alphas
+    settings = replace(settings, alphas=tuple(dict.fromkeys(alphas)))
     _run(settings, columns, recorded, _contrasted, _suffixes(settings))
 
 

@@ -240,10 +240,9 @@ class Settings:
         "Exponent of the density of the samples that affinities are divided by: 1 removes its influence, 0 keeps it."
     )
     alphas: tuple[float, ...] = _nonnegative(
-        "Weight of the background: larger values remove more of its variation. Repeat the option for several.  "
-        "[default: 1.0]",
+        "Weight of the background: larger values remove more of its variation. Repeat the option for several.",
         "--alpha",
-        default=(),
+        default=(1.0,),
         multiple=True,
     )
     choose: int | None = option(

@@ -161,10 +161,9 @@ def _unstorable(name: str, why: str) -> ValueError:
 
 def code(value: Any, name: str, tensors: Tensors) -> Any:
     kind = type(value).__name__
+    value = value.item() if isinstance(value, np.bool_ | np.integer) else value
     if isinstance(value, bool | int | str | None):
         return value
-    if isinstance(value, np.bool_ | np.integer):
-        return value.item()
     if isinstance(value, float | np.floating):
         return float(value) if math.isfinite(value) else {"float": repr(float(value))}
     if kind in values() and type(value) is class_of(kind):
@@ -252,6 +251,9 @@ def _code_pandas(value: Any, name: str, tensors: Tensors) -> Any:
 # ---- and back
 
 
+_OF: Final[dict[str, type[Any]]] = {"tuple": tuple, "list": list}
+
+
 def decode(coded: Any, left: Tensors) -> Any:
     if coded is None or isinstance(coded, bool | int | float | str):
         return coded
@@ -263,8 +265,7 @@ def decode(coded: Any, left: Tensors) -> Any:
         case [("texts", str(name)), ("width", "fixed")]:
             return labels(Path("it"), _texts(name, left), None)
         case [("tuple" | "list" as kind, list(runs))]:
-            items = [item for run in runs for item in _vector(run, left).tolist()]
-            return tuple(items) if kind == "tuple" else items
+            return _OF[kind](item for run in runs for item in _vector(run, left).tolist())
         case [("vectors", list(vectors))]:
             return [decode(vector, left) if "index" in vector else _vector(vector, left) for vector in vectors]
         case [("entries", dict(entries))]:
@@ -274,8 +275,7 @@ def decode(coded: Any, left: Tensors) -> Any:
         case [("frame", frame), ("rows", {"index": _} as rows)]:
             return _pandas().DataFrame(decode(frame, left), index=decode(rows, left))
         case [("of", "tuple" | "list" as kind), ("values", list(several))]:
-            found = [decode(value, left) for value in several]
-            return tuple(found) if kind == "tuple" else found
+            return _OF[kind](decode(value, left) for value in several)
         case [("ufunc", str(name))]:
             return _ufunc(name)
         case [("float", "inf" | "-inf" | "nan" as text)]:
