@@ -233,10 +233,8 @@ def suggest_k(
         data = resampling(X, shift, scale, entries, Resources(memory_limit, n_threads))
         most = _most(max_k, data.X.shape)
         if method == "parallel":
-            found = parallel(data, most, n_draws, n_deviations, rng)
-            return suggested(*found, method, min(data.X.shape))
-        k, table = bi_cross_validation(data, most, folds, rng)
-        return suggested(k, table, method, _most_held_out(data.X.shape, folds))
+            return suggested(*parallel(data, most, n_draws, n_deviations, rng), method, min(data.X.shape))
+        return suggested(*bi_cross_validation(data, most, folds, rng), method, _most_held_out(data.X.shape, folds))
 
 
 def warm_start(fitted: Any, tol: float = TOL) -> BlockLanczos:

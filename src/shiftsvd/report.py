@@ -8,6 +8,7 @@ import warnings
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import fields
 from functools import cache
 from html import escape
 from importlib.metadata import version
@@ -23,6 +24,7 @@ from shiftsvd.numerics.moments import Vector
 from shiftsvd.plot import ScoreRaster
 from shiftsvd.plot.fitted import ORANGE, Fit, largest, percent, read, short
 from shiftsvd.plot.points import CRISP, LEAST_OF_CLASS, colouring
+from shiftsvd.result import Info
 from shiftsvd.runs.memory import shown_bytes
 from shiftsvd.runs.outputs import Outputs, local, refuse
 from shiftsvd.solvers.base import TOL
@@ -51,11 +53,6 @@ DOMINANT: Final = 1 / 3  # share of one sample in a component from which a sente
 FEWEST: Final = 10  # samples from which such a share is unusual
 CLOSE: Final = 4  # largest number of decimals of a bound in percent
 FAR: Final = 1.05  # a converged fit may miss values up to this multiple of the last one
-# Attributes of `Info` in the report; None if not computed.
-FACTS: Final = (
-    *("solver", "n_passes", "residuals", "vector_errors", "converged", "seconds", "peak_bytes", "missed_below"),
-    *("heldout_r2", "n_missing", "completed"),
-)
 
 
 def write(
@@ -134,19 +131,19 @@ def write(
     refuse([target], force)
     page_of = template("report.html.j2")
     fit = read(model)
-    info = {name: getattr(fit.info, name, None) for name in FACTS}
+    info = {each.name: getattr(fit.info, each.name, None) for each in fields(Info)}  # None if not computed
     measured = {"seconds": seconds, "peak_bytes": peak_bytes}
     given = getattr(names, "features", names)
     names = fit.feature_names(given)
     if scores is None and fit.k and not fit.is_estimator:
         scores = np.asarray(fit.model.U * fit.model.S)
     planes = [] if scores is None or not fit.k else _planes(fit, scores)
-    new = {} if new_scores is None or not planes else dict(_planes(fit, new_scores))
+    new = {} if new_scores is None or not planes else {Z.components: Z for Z in _planes(fit, new_scores)}
     page = _page(fit, info, names) | {
-        "scores_figures": [_scores_figure(fit, *plane, new, color=colors, labels=samples) for plane in planes],
-        "biplot": [_biplot(fit, *planes[0], names, colors, supplementary)] if planes else [],
+        "scores_figures": [_scores_figure(fit, Z, new.get(Z.components), color=colors, labels=samples) for Z in planes],
+        "biplot": [_biplot(fit, planes[0], names, colors, supplementary)] if planes else [],
         "has_ellipses": getattr(colouring(colors), "names", None) is not None,
-        "outermost": _outermost(planes[0][1], planes[0][0], samples) if planes else [],
+        "outermost": _outermost(planes[0], samples) if planes else [],
         "dominant": _dominant(planes, samples),
         "close": _close(fit),
         "supplementary": [] if supplementary is None else _positions(supplementary),
@@ -316,9 +313,9 @@ def _variance_figures(fit: Fit) -> Iterator[dict[str, Any]]:
         yield drawn("Error of the reconstruction", 3.2, plot.reconstruction_error, fit.model)
 
 
-def _scores_figure(fit: Fit, pair: tuple[int, int], Z: ScoreRaster, new: Any, **how: Any) -> dict[str, Any]:
-    title, how = f"Scores of components {pair[0]} and {pair[1]}", {"components": pair, "ellipses": True} | how
-    return drawn(title, 4.0, _draw_scores, fit, Z, new.get(pair), **how)
+def _scores_figure(fit: Fit, Z: ScoreRaster, new: ScoreRaster | None, **how: Any) -> dict[str, Any]:
+    how |= {"components": Z.components, "ellipses": True}
+    return drawn("Scores of components {} and {}".format(*Z.components), 4.0, _draw_scores, fit, Z, new, **how)
 
 
 def _draw_scores(fit: Fit, Z: ScoreRaster, new: ScoreRaster | None, ax: Any, **how: Any) -> None:
@@ -334,10 +331,9 @@ def _draw_scores(fit: Fit, Z: ScoreRaster, new: ScoreRaster | None, ax: Any, **h
             ax.legend(loc="upper center", bbox_to_anchor=(0.5, -0.15), frameon=False, fontsize="small")
 
 
-def _biplot(fit: Fit, pair: tuple[int, int], Z: ScoreRaster, names: list[str], color: Any, more: Any) -> dict[str, Any]:
-    title = f"Biplot of components {pair[0]} and {pair[1]}"
-    how = {"names": names, "color": color, "supplementary": more}
-    return drawn(title, 4.0, plot.biplot, fit.model, Z=Z, components=pair, top=ARROWS, **how)
+def _biplot(fit: Fit, Z: ScoreRaster, names: list[str], color: Any, more: Any) -> dict[str, Any]:
+    how = {"names": names, "color": color, "supplementary": more, "components": Z.components, "top": ARROWS}
+    return drawn("Biplot of components {} and {}".format(*Z.components), 4.0, plot.biplot, fit.model, Z=Z, **how)
 
 
 def _positions(found: Any) -> list[dict[str, Any]]:
@@ -348,7 +344,7 @@ def _positions(found: Any) -> list[dict[str, Any]]:
     ]
 
 
-def _outermost(raster: ScoreRaster, pair: tuple[int, int], samples: Any) -> list[dict[str, Any]]:
+def _outermost(raster: ScoreRaster, samples: Any) -> list[dict[str, Any]]:
     points, rows = raster.farthest
     shares = (points / raster.deviations) ** 2 / np.where(raster.squares > 0, raster.squares, 1)
     names = [f"sample {row + 1:,}" if samples is None else short(samples[row], 60) for row in rows]
@@ -358,13 +354,13 @@ def _outermost(raster: ScoreRaster, pair: tuple[int, int], samples: Any) -> list
     ]
 
 
-def _dominant(planes: list[tuple[tuple[int, int], ScoreRaster]], samples: Any) -> list[dict[str, Any]]:
+def _dominant(planes: list[ScoreRaster], samples: Any) -> list[dict[str, Any]]:
     """Return components of which one sample makes up more than `DOMINANT`, in order."""
     found = dict[int, dict[str, Any]]()
-    for pair, raster in planes:
-        for one in _outermost(raster, pair, samples) if raster.n_fitted >= FEWEST else ():
+    for raster in planes:
+        for one in _outermost(raster, samples) if raster.n_fitted >= FEWEST else ():
             name = one["name"] if samples is None else f"sample {one['name']}"
-            shares = zip(pair, one["shares"], strict=True)
+            shares = zip(raster.components, one["shares"], strict=True)
             found |= {j: {"number": j, "name": name, "share": share} for j, share in shares if share > DOMINANT}
     return [found[j] for j in sorted(found)]
 
@@ -416,16 +412,20 @@ def planes_of(k: int) -> list[tuple[int, int]]:
     return [pair for pair in PLANES if max(pair) <= k]
 
 
-def _planes(fit: Fit, scores: Any) -> list[tuple[tuple[int, int], ScoreRaster]]:
+def rasters_of(model: Any, k: int) -> list[ScoreRaster]:
+    return [ScoreRaster.of(model, components=pair, rng=0) for pair in planes_of(k)]
+
+
+def _planes(fit: Fit, scores: Any) -> list[ScoreRaster]:
     rasters = scores if isinstance(scores, list | tuple) else [scores]
     if rasters and all(isinstance(raster, ScoreRaster) for raster in rasters):
-        return [(raster.components, raster) for raster in rasters]
+        return list(rasters)
     if np.ndim(scores) != 2 or np.shape(scores)[1] > fit.k:
         raise Refused(Setting("scores"), f" must have shape (m, k) with k up to {fit.k}, got {np.shape(scores)}")
-    rasters = [ScoreRaster.of(fit.model, components=pair, rng=0) for pair in planes_of(min(fit.k, np.shape(scores)[1]))]
+    rasters = rasters_of(fit.model, np.shape(scores)[1])
     for raster in rasters:
         raster.add(scores)
-    return [(raster.components, raster) for raster in rasters]
+    return rasters
 
 
 def _ends(values: Vector, names: list[str], count: int, least: float) -> Iterator[list[tuple[str, float]]]:

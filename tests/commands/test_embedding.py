@@ -11,6 +11,7 @@ import pytest
 from scipy.sparse import csr_array, save_npz
 
 import shiftsvd as ss
+from shiftsvd.estimators.contrastive import ALPHAS
 from tests.support.commands import done, invoke, told
 
 RNG = np.random.default_rng(0)
@@ -156,7 +157,8 @@ def test_chosen_alphas_have_numbered_files(home: Path) -> None:
     found = told("contrast", "X.npy", "--background", "B.csv", *line, "--choose", 2, "-q", "-o", "out")
     assert len(found["contrasts"]) == 2
     assert ss.load_model("out/model_2.safetensors").alpha == found["contrasts"][1]["alpha"]
-    assert len(told("contrast", "X.npy", "--background", "B.csv", "--choose", 3, "-q")["contrasts"]) == 3
+    chosen = told("contrast", "X.npy", "--background", "B.csv", "--choose", 3, "-q")
+    assert (len(chosen["contrasts"]), chosen["settings"]["alphas"]) == (3, list(ALPHAS))
     assert told("contrast", "X.npy", "--background", "B.csv", "--alpha", 1, "--choose", 3, "-q")["alpha"] == 1
 
 

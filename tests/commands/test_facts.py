@@ -87,6 +87,13 @@ def test_info_reads_standard_input(X: sparse.csr_array, tmp_path: Path) -> None:
     io.mmwrite(tmp_path / "X.mtx", X)
     facts = told("info", "-", "--format", "mtx", input=(tmp_path / "X.mtx").read_bytes())
     assert (facts["samples"], facts["features"]) == (80, 25)
+    assert facts == told("info", tmp_path / "X.mtx") | {"file": "-"}
+
+
+def test_info_counts_missing_values_of_standard_input(tmp_path: Path) -> None:
+    np.save(tmp_path / "X.npy", np.array([[1.0, np.nan], [2.0, 3.0]]))
+    facts = told("info", "-", "--format", "npy", input=(tmp_path / "X.npy").read_bytes())
+    assert (facts["n_missing"], facts["file"]) == (1, "-")
 
 
 def test_info_says_what_a_model_holds(file: Path, tmp_path: Path) -> None:

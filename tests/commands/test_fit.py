@@ -10,6 +10,8 @@ import threading
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -279,9 +281,10 @@ def test_what_can_have_been_missed_is_told_beside_the_values(solver: str, file: 
 def test_a_value_without_a_bound_leaves_out_the_sentence_on_accuracy(file: Path) -> None:
     document = json.loads(done("fit", file, "-k", 3, "--json").stdout)
     assert document["converged"]
-    assert "The relative error of all 3" in printed(Result(document, None, 1e-4), (), verbose=False)
+    run: Any = SimpleNamespace(pca=None, settings=SimpleNamespace(verbose=0))
+    assert "The relative error of all 3" in printed(Result(document, run, None), ())
     document["value_errors"][2] = None
-    assert "The relative error" not in printed(Result(document, None, 1e-4), (), verbose=True)
+    assert "The relative error" not in printed(Result(document, run, None), ())
 
 
 def test_a_fit_that_may_have_missed_a_value_is_not_called_converged(file: Path, monkeypatch) -> None:

@@ -1,11 +1,12 @@
 """The table of a fit: what it says of each component."""
 
 import io
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
 
+from shiftsvd.commands.hooks import Run
 from shiftsvd.commands.tables import WRITERS, Table, csv_table, write_rows
 from shiftsvd.commands.writing import COLUMNS, Result
 
@@ -13,9 +14,10 @@ from shiftsvd.commands.writing import COLUMNS, Result
 def account(**told: Any) -> Result:
     """The account of a fit of three components, with a tolerance of 1e-4."""
     known: dict[str, Any] = {"n_components": 3, "residuals": None, "completed": None, "converged": True}
+    known["settings"] = {"tol": 1e-4}
     for name in ("singular_values", "explained_variance", "explained_variance_ratio"):
         known[name] = [3.0, 2.0, 1.0]
-    return Result(known | told, None, 1e-4)
+    return Result(known | told, cast("Run", None), None)
 
 
 @pytest.mark.parametrize(

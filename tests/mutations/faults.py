@@ -1421,7 +1421,7 @@ FAULTS = (
     fault(
         "a tolerance in the table of a fit",
         "commands/writing.py",
-        "e is not None and e <= self.tol",
+        'e is not None and e <= result["settings"]["tol"]',
         "e is not None",
         "commands/test_results.py",
         "commands",

@@ -61,11 +61,8 @@ def transform(settings: Settings) -> None:
     hooks = hooks_of(settings)
     kinds = [resolve(place) for each in hooks for place in each.models]
     pca = model_in(settings.model, BatchPCA, *OTHERS, *kinds)
-    made: Any = None
-    if isinstance(pca, OTHERS):
-        made = _scores_of_new(pca, settings)
-    else:
-        made = first_answer(each.score(settings.model, pca) for each in hooks)
+    of_hooks = (each.score(settings.model, pca) for each in hooks)
+    made: Any = _scores_of_new(pca, settings) if isinstance(pca, OTHERS) else first_answer(of_hooks)
     features = None
     if made is None:
         pca, A, names = _opened(pca, settings, hooks)
@@ -89,9 +86,13 @@ def _tell_missing(A: Gaps, names: Names, choices: Choices, settings: Settings) -
         print_message(f"{settings.file}: {plural(n_missing, 'missing value')} ({share:.1%})", settings.quiet)
     empty = np.flatnonzero(np.round(absent) == len(fields))
     if len(empty):
-        called = few(f"row {i + 1:,} (counted from 1)" if names.samples is None else names.samples[i] for i in empty)
         which = f"{plural(len(empty), 'sample')} {'has' if len(empty) == 1 else 'have'} no values"
-        warn(f"{settings.file}: {which}: {called}. Without values, scores are those of the means of the features.")
+        without = "Without values, scores are those of the means of the features."
+        warn(f"{settings.file}: {which}: {_called(empty, names)}. {without}")
+
+
+def _called(rows: Iterable[int], names: Names) -> str:
+    return few(f"row {i + 1:,} (counted from 1)" if names.samples is None else names.samples[i] for i in rows)
 
 
 def _scores_of_new(model: Any, settings: Settings) -> tuple[Table, list[tuple[int, Block]]]:
@@ -150,12 +151,9 @@ def influence(settings: Settings) -> None:
         groups = np.array(labels_of(A.shape[0], "leave_out", settings, _choices(pca, settings), hooks).cells)
         unknown = np.flatnonzero(np.isin(np.char.strip(groups), NO_CLASS))
         if len(unknown):
-            called = few(
-                f"row {i + 1:,} (counted from 1)" if names.samples is None else names.samples[i] for i in unknown
-            )
             raise ValueError(
-                f"The column {settings.leave_out!r} is empty for {plural(len(unknown), 'sample')}: {called}. Write a "
-                "label for each; samples with the same label are left out together."
+                f"The column {settings.leave_out!r} is empty for {plural(len(unknown), 'sample')}: "
+                f"{_called(unknown, names)}. Write a label for each; samples with the same label are left out together."
             )
     pca.set_params(memory_limit=left_beside(A, settings.memory))
     with counted(A), named(names.features), progress(settings.progress, settings.quiet) as listen, listening(listen):
@@ -291,17 +289,17 @@ def report(settings: Settings) -> None:
             add = rastering(news, [], None)
         for first, block in _rows(Z, Z.shape[1], places):
             add(first, block)
-    with Outputs([out], settings.force) as outputs:
-        page.write(
-            outputs.part(out),
-            pca,
-            scores=rasters if settings.files and rasters else None,
-            samples=samples,
-            new_scores=news if any(raster.n for raster in news) else None,
-            source={"model": str(settings.model)} | dict(zip(("scores", "new scores"), settings.files, strict=False)),
-            command=typed(),
-            names=feature_names_of(pca),
-        )
+    page.write(
+        out,
+        pca,
+        scores=rasters if settings.files and rasters else None,
+        samples=samples,
+        new_scores=news if any(raster.n for raster in news) else None,
+        source={"model": str(settings.model)} | dict(zip(("scores", "new scores"), settings.files, strict=False)),
+        command=typed(),
+        names=feature_names_of(pca),
+        force=settings.force,
+    )
     print_message(f"written: {out}", settings.quiet)
 
 

@@ -1,11 +1,9 @@
 """Run `embed`, `diffmap` and `contrast`: open, fit, print and write coordinates with bounds of their errors."""
 
-import json
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -19,9 +17,9 @@ from shiftsvd.backends.files import left_beside
 from shiftsvd.backends.validation import named
 from shiftsvd.commands import writing
 from shiftsvd.commands.applying import coordinate_table, precision
-from shiftsvd.commands.hooks import hooks_of
+from shiftsvd.commands.hooks import hooks_of, with_label
 from shiftsvd.commands.mixed import labels_of
-from shiftsvd.commands.options import as_given, check_files, need_folder, print_message, typed, worded
+from shiftsvd.commands.options import as_given, check_files, need_folder, typed, worded
 from shiftsvd.commands.settings import Settings
 from shiftsvd.commands.tables import WRITERS, Block, write_rows
 from shiftsvd.errors import Refused, Setting, few, plain_lines, plural
@@ -29,12 +27,11 @@ from shiftsvd.estimators.contrastive import ALPHAS, ContrastivePCA
 from shiftsvd.estimators.graphs import DiffusionMap, SpectralEmbedding, check_order
 from shiftsvd.events import listening
 from shiftsvd.io import Names
-from shiftsvd.io.base import Labels, Notation
-from shiftsvd.io.formats.table import with_decimals
+from shiftsvd.io.base import Labels
 from shiftsvd.io.opening import open_chosen, read_whole
 from shiftsvd.model_file import save_model
 from shiftsvd.operators import Operator
-from shiftsvd.runs.memory import peak_bytes, shown_bytes
+from shiftsvd.runs.memory import shown_bytes
 from shiftsvd.runs.messages import notice
 from shiftsvd.runs.outputs import Outputs
 from shiftsvd.runs.progress import progress
@@ -71,38 +68,35 @@ def diffmap(settings: Settings) -> None:
 
 def contrast(settings: Settings) -> None:
     columns, recorded = OF_CONTRASTS, "k alphas choose background tol max_passes seed"
+    given = click.get_current_context().get_parameter_source("alphas") is not ParameterSource.DEFAULT
     if settings.ridge is not None:
-        if settings.choose or _given("alphas"):
+        if settings.choose or given:
             raise click.UsageError("--ridge maximizes a ratio, which has no alpha. Remove --alpha and --choose.")
         columns, recorded = OF_RATIOS, "k ridge background tol max_passes seed"
+    alphas = ALPHAS if settings.choose and not given else settings.alphas
+    settings = replace(settings, alphas=tuple(dict.fromkeys(alphas)))
     _run(settings, columns, recorded, _contrasted, _suffixes(settings))
-
-
-def _given(name: str) -> bool:
-    return click.get_current_context().get_parameter_source(name) is not ParameterSource.DEFAULT
-
-
-def _advise(verb: str, A: Operator, settings: Settings) -> None:
-    for each in hooks_of(settings):
-        each.advise(verb, A)
 
 
 def _embedded(settings: Settings) -> Fits:
     read: Callable[..., tuple[Any, Names]] = open_chosen if settings.affinity == "cosine" else read_whole
     X, names = read(settings.paths, settings.choices, **settings.where, **vars(settings.resources))
-    own = _of_graphs(settings)
+    own = _arguments(settings, "affinity n_neighbors drop_first tol max_products")
     if settings.affinity == "cosine":
         own["memory_limit"] = left_beside(X, settings.memory)
     if settings.affinity != "precomputed":
-        _advise("embed", as_operator(X), settings)
-    model = SpectralEmbedding(affinity=settings.affinity, n_neighbors=settings.n_neighbors, **own)
-    return _graph(model, X, names)
+        for each in hooks_of(settings):
+            each.advise("embed", as_operator(X))
+    return _graph(SpectralEmbedding(**own), X, names)
 
 
 def _diffused(settings: Settings) -> Fits:
     X, names = read_whole(settings.paths, settings.choices, **settings.where, **vars(settings.resources))
-    fits = _graph(DiffusionMap(alpha=settings.alpha, t=settings.t, **_of_graphs(settings)), X, names)
-    return _with_names(fits, names.samples if names.features is None else names.features, settings)
+    model = DiffusionMap(**_arguments(settings, "alpha t drop_first tol max_products"))
+    fits = _graph(model, X, names)
+    if (nodes := names.samples if names.features is None else names.features) is not None:
+        model.feature_names_in_ = np.asarray(nodes, object)
+    return fits
 
 
 def _graph(model: Any, X: Any, names: Names) -> Fits:
@@ -114,37 +108,32 @@ def _graph(model: Any, X: Any, names: Names) -> Fits:
     return Fits(X.shape, precision(X.dtype), names.samples, facts, [("", model, Z)])
 
 
-def _of_graphs(settings: Settings) -> dict[str, Any]:
-    own = {name: getattr(settings, name) for name in ("tol", "max_products", "drop_first")}
+def _arguments(settings: Settings, names: str) -> dict[str, Any]:
+    own = {name: getattr(settings, name) for name in names.split()}
     return own | {"n_components": settings.k, "random_state": settings.seed, **vars(settings.resources)}
 
 
 def _contrasted(settings: Settings) -> Fits:
     how = settings.where | vars(settings.resources)
     A, names = open_chosen(settings.paths, settings.choices, **how)
-    _advise("contrast", A, settings)
-    notation = getattr(names, "notation", None)
-    learned = settings.choices.learned(names.features, notation)
+    for each in hooks_of(settings):
+        each.advise("contrast", A)
+    learned = settings.choices.learned(names.features, getattr(names, "notation", None))
     choices = replace(learned, skip=settings.choices.skip)
     B, others = open_chosen(settings.background or "", choices, **how)
     B = _same_features(B, others.features, A.shape[1], names.features, settings)
     with named(names.features):
-        estimator = ContrastivePCA(
-            int(settings.k or 0),
-            ridge=settings.ridge,
-            tol=settings.tol,
-            max_passes=settings.max_passes,
-            random_state=settings.seed,
-            n_threads=settings.threads,
-            memory_limit=left_beside(A, settings.memory),
-        )
+        own = _arguments(settings, "ridge tol max_passes") | {"memory_limit": left_beside(A, settings.memory)}
+        estimator = ContrastivePCA(**own)
         if settings.ridge is None:
-            found = estimator.path(A, background=B, alphas=_alphas(settings), choose=settings.choose)
+            found = estimator.path(A, background=B, alphas=settings.alphas, choose=settings.choose)
         else:
             found = [estimator.fit(A, background=B)]
         models = [(suffix, model, model.transform(A)) for suffix, model in zip(_suffixes(settings), found, strict=True)]
+    for model in found:
+        writing.with_table(model, names, settings)
     facts = {"n_passes": found[0].n_passes_, "n_background": B.shape[0]}
-    return _with_names(Fits(A.shape, A.dtype, names.samples, facts, models), names.features, settings, notation)
+    return Fits(A.shape, A.dtype, names.samples, facts, models)
 
 
 def _same_features(B: Operator, found: Any, n: int, wanted: Any, settings: Settings) -> Operator:
@@ -157,45 +146,29 @@ def _same_features(B: Operator, found: Any, n: int, wanted: Any, settings: Setti
         return B
     if np.array_equal(found, wanted):
         return B
-    places = {str(name): j for j, name in enumerate(found)}
-    if len(places) < len(found) or len({*map(str, wanted)}) < len(wanted):
+    found, wanted = list(map(str, found)), list(map(str, wanted))
+    places = {name: j for j, name in enumerate(found)}
+    if len(places) < len(found) or len({*wanted}) < n:
         raise ValueError(
             f"{settings.file} and {settings.background} have different features, and duplicate names, so columns "
             "cannot be matched. Make the names unique."
         )
-    if absent := [str(name) for name in wanted if str(name) not in places]:
+    if absent := [name for name in wanted if name not in places]:
         raise Refused(
             f"{settings.background} lacks {plural(len(absent), 'feature')} of the target: {few(absent)}. It has "
             f"{few(found)}. To match genes by another kind of names, use ",
             *(Setting("var_names", "gene_ids"), " or ", Setting("var_names", "gene_symbols"), "."),
         )
-    if len(found) > len(wanted):
-        notice(
-            f"{settings.background} has {plural(len(found) - n, 'feature')} more than the target, which are ignored."
-        )
-    return some_columns(B, np.array([places[str(name)] for name in wanted], np.intp))
-
-
-def _alphas(settings: Settings) -> list[float]:
-    return list(dict.fromkeys(settings.alphas)) if _given("alphas") or not settings.choose else list(ALPHAS)
+    if more := len(found) - n:
+        notice(f"{settings.background} has {plural(more, 'feature')} more than the target, which are ignored.")
+    return some_columns(B, np.array([places[name] for name in wanted], np.intp))
 
 
 def _suffixes(settings: Settings) -> list[str]:
-    alphas = _alphas(settings)
+    alphas = settings.alphas
     if settings.choose:
         return [f"_{j + 1}" for j in range(min(settings.choose, len(alphas)))]
     return [f"_alpha{alpha!r}".removesuffix(".0") if len(alphas) > 1 else "" for alpha in alphas]
-
-
-def _with_names(fits: Fits, names: Any, settings: Settings, notation: Notation | None = None) -> Fits:
-    for _, model, _ in fits.models:
-        if names is not None:
-            model.feature_names_in_ = np.asarray(names, object)
-        if isinstance(model, ContrastivePCA):
-            choices = with_decimals(settings.paths, settings.format, settings.choices)
-            if choices.given or choices.decimals or notation is not None:
-                model.table_ = choices.learned(names, notation)
-    return fits
 
 
 # --- the run ----------------------------------------------------------------------------------------------------------
@@ -208,7 +181,10 @@ def _run(
     fit: Callable[[Settings], Fits],
     suffixes: Sequence[str] = ("",),
 ) -> None:
-    settings = _checked(settings)
+    check_files(settings)
+    for option in ("scores", "report", "label_column") if settings.out is None else ():
+        need_folder(option, getattr(settings, option))
+    settings = with_label(settings, hooks_of(settings))
     with_model = fit is not _embedded  # new samples have no coordinates in a spectral embedding
     paths = writing.placed(settings, _files(settings, suffixes, with_model))
     outputs, started = Outputs(paths.values(), settings.force), time.perf_counter()
@@ -225,45 +201,20 @@ def _run(
                 raise
             raise click.UsageError(worded(error)) from None
         found = [_numbers(model, columns) for _, model, _ in fits.models]
+        values = ((name, getattr(settings, name)) for name in recorded.split())
+        own = {name: as_given(value) if isinstance(value, str) else value for name, value in values}
         document = {
             **(found[0] if len(found) == 1 else {"contrasts": found}),
             "converged": all(one["converged"] for one in found),
             **fits.facts,
-            "seconds": round(time.perf_counter() - started, 3),
-            "peak_bytes": peak_bytes(),
-            "outputs": {name: str(path) for name, path in paths.items()},
-            "n_components": settings.k,
-            "file": settings.file,
-            "shape": list(fits.shape),
-            "dtype": str(fits.dtype),
-            "settings": _own(settings, recorded),
-            **({"table": settings.choices.told} if settings.choices.told else {}),
-            "version": version("shiftsvd"),
+            **writing.of_run(settings, fits, settings.k, own, paths, time.perf_counter() - started),
         }
         _write_fits(fits, settings, outputs, paths)
         if paths:
             if "report" in paths:
-                scored = [(model, Z) for _, model, Z in fits.models]
-                _write_page(outputs.part(paths["report"]), scored, columns, document, fits.samples, colors)
+                _write_page(outputs.part(paths["report"]), fits, columns, document, colors)
             writing.write_manifest(document, outputs, paths)
-    click.echo(json.dumps(document) if settings.json_out else _printed(document, found, columns))
-    if settings.out:
-        print_message(f"written: {', '.join(document['outputs'].values())}", settings.quiet)
-
-
-def _checked(settings: Settings) -> Settings:
-    check_files(settings)
-    if settings.out is None:
-        for option in ("scores", "report", "label_column"):
-            need_folder(option, getattr(settings, option))
-    if settings.label_column is None or any(each.labels_beside() for each in hooks_of(settings)):
-        return settings
-    return replace(settings, labelled=True)
-
-
-def _own(settings: Settings, names: str) -> dict[str, Any]:
-    values = ((name, getattr(settings, name)) for name in names.split())
-    return {name: as_given(value) if isinstance(value, str) else value for name, value in values}
+    writing.print_result(settings, document, _printed(document, found, columns))
 
 
 def _write_fits(fits: Fits, settings: Settings, outputs: Outputs, paths: Mapping[str, Path]) -> None:
@@ -297,6 +248,10 @@ def _weight(model: Any) -> dict[str, float]:
     return {"alpha": model.alpha} if model.ridge is None else {"ridge": model.ridge}
 
 
+def _form(column: str) -> str:
+    return ".0e" if column.endswith("errors_") else ".5g"
+
+
 def _printed(document: Mapping[str, Any], found: Sequence[Mapping[str, Any]], columns: Mapping[str, str]) -> str:
     (m, n), count = document["shape"], len(document.get("connected_components", [0]))
     graph = "connected_components" in document and document["settings"].get("affinity", "precomputed") == "precomputed"
@@ -307,11 +262,8 @@ def _printed(document: Mapping[str, Any], found: Sequence[Mapping[str, Any]], co
     for one in found:
         lines += ["", *(f"{name} = {one[name]:g}" for name in ("alpha", "ridge") if name in one)]
         lines.append("component" + "".join(f"{head:>12}" for head in columns.values()))
-        for j in range(len(one["eigenvalues"])):
-            cells = (one[name.rstrip("_")][j] for name in columns)
-            forms = ("12.0e" if name.endswith("errors_") else "12.5g" for name in columns)
-            texts = (writing.as_text(cell, form) for cell, form in zip(cells, forms, strict=True))
-            lines.append(f"{j + 1:9}{''.join(texts)}")
+        cells = ([writing.as_text(value, f"12{_form(name)}") for value in one[name.rstrip("_")]] for name in columns)
+        lines += [f"{j:9}{''.join(row)}" for j, row in enumerate(zip(*cells, strict=True), start=1)]
         if one["converged"]:
             largest = max(one["vector_errors"])
             angle = "The sine of the angle to an exact component"
@@ -329,36 +281,27 @@ TITLES: Final = {
 }
 
 
-def _write_page(
-    path: Path,
-    models: Sequence[tuple[Any, Block]],
-    columns: Mapping[str, str],
-    document: Mapping[str, Any],
-    samples: Any,
-    colors: Any,
-) -> None:
+def _write_page(path: Path, fits: Fits, columns: Mapping[str, str], document: dict[str, Any], colors: Any) -> None:
     from shiftsvd import report
     from shiftsvd.wording import shown
 
-    kind, facts = type(models[0][0]).__name__, {**document["settings"], "Time": f"{document['seconds']:.3g} s"}
-    source: dict[str, Any] = {"file": document["file"]}
-    (m, n), components = document["shape"], document.get("connected_components", [])
-    source["size"] = f"{plural(m, 'row')} x {plural(n, 'column')}"
+    kind, facts = type(fits.models[0][1]).__name__, {**document["settings"], "Time": f"{document['seconds']:.3g} s"}
+    (m, n), components = fits.shape, document.get("connected_components", [])
+    source = {"file": document["file"], "size": f"{plural(m, 'row')} x {plural(n, 'column')}"}
     if components:
         source["connected components"] = f"{len(components):,}"
     if document["peak_bytes"] is not None:
         facts["Peak memory"] = shown_bytes(document["peak_bytes"])
     page = {
+        **document,
         "title": TITLES[kind],
         "k": document["n_components"],
-        "converged": document["converged"],
         "kind": kind,
         "source": source,
         "heads": list(columns.values()),
-        "models": [_section(model, Z, columns, samples, colors) for model, Z in models],
+        "models": [_section(model, Z, columns, fits.samples, colors) for _, model, Z in fits.models],
         "facts": {name: shown(value) for name, value in facts.items() if value is not None},
         "command": typed(),
-        "version": version("shiftsvd"),
         "date": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
     }
     text = plain_lines(str(report.template("coordinates.html.j2").render(page)))
@@ -368,13 +311,7 @@ def _write_page(
 def _section(model: Any, Z: Block, columns: Mapping[str, str], samples: Any, colors: Any) -> dict[str, Any]:
     from shiftsvd import report
 
-    numbers = [
-        [
-            writing.as_text(value, ".0e" if name.endswith("errors_") else ".5g")
-            for value in getattr(model, name)[: report.ROWS]
-        ]
-        for name in columns
-    ]
+    numbers = [[format(value, _form(name)) for value in getattr(model, name)[: report.ROWS]] for name in columns]
     names, k = coordinate_table(model, len(Z), Z.dtype, None).columns, Z.shape[1]
     alpha, figures = _weight(model).get("alpha"), []
     for pair in report.planes_of(k):

@@ -17,7 +17,7 @@ from shiftsvd.commands.settings import Settings
 from shiftsvd.errors import Setting, few, plain, plural
 from shiftsvd.io.base import reading
 from shiftsvd.io.formats.table import ColumnProfile, TableProfile, far_apart, profiled
-from shiftsvd.io.opening import held_bytes, open_chosen, read_files
+from shiftsvd.io.opening import held_bytes, read_files
 from shiftsvd.io.sniff import format_of, formats
 from shiftsvd.io.spooling import rereadable
 from shiftsvd.io.storage.tree import is_array, opened_tree
@@ -133,18 +133,12 @@ def of_matrix(settings: Settings) -> Facts:
 def _of_files(paths: list[Path], kinds: str, settings: Settings) -> Facts:
     settings = settings if settings.key or len(paths) > 1 else _with_key(paths[0], kinds, settings)
     where, memory = settings.where, settings.memory
-    if settings.files == ("-",):
-        A, names = open_chosen(paths, settings.choices, **where, memory_limit=memory)
-        facts: Facts = {"file": "-", "format": settings.format, "samples": A.shape[0], "features": A.shape[1]}
-        # `open_chosen` raises an error for missing entries, so there are none.
-        facts |= _numbers(A.shape, A.costs.stored, A.dtype) | {"n_missing": 0}
-        return facts | _named(names.samples, names.features)
     from shiftsvd.missing.opening import n_missing  # imports the solvers
 
     opened = read_files(paths, **where, memory_limit=memory, choices=settings.choices)
     X = opened.matrix
     shape = X.shape[::-1] if opened.by_features else X.shape
-    facts = {"file": settings.file, "format": kinds}
+    facts: Facts = {"file": settings.file, "format": kinds}
     facts |= {"key": settings.key} if settings.key else {}
     facts |= {"samples": shape[0], "features": shape[1]}
     facts |= {"samples_are": opened.samples} if len(paths) == 1 else {"files": len(paths), "stack": settings.stack}

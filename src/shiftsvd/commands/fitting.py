@@ -1,6 +1,5 @@
 """Run `shiftsvd fit` (open, prepare, fit, write, report) and `shiftsvd estimate` (predict the cost of a fit)."""
 
-import json
 import logging
 import sys
 import time
@@ -21,30 +20,21 @@ from shiftsvd.backends.device import HOST, moved
 from shiftsvd.backends.device.arrays import is_out_of_memory
 from shiftsvd.backends.files import bytes_in_memory, counted, left_beside
 from shiftsvd.backends.validation import named
-from shiftsvd.commands import writing
+from shiftsvd.commands import mixed, writing
 from shiftsvd.commands.cluster import workers
 from shiftsvd.commands.facts import echo
-from shiftsvd.commands.hooks import Hooks, Run, first_answer, hooks_of
-from shiftsvd.commands.mixed import (
-    fields_of,
-    labels_of,
-    mixed_scale,
-    naming_columns,
-    supplementary_columns,
-    with_categories,
-    write_supplementary,
-)
+from shiftsvd.commands.hooks import Hooks, Run, first_answer, hooks_of, with_label
 from shiftsvd.commands.options import print_message
 from shiftsvd.commands.settings import Settings, wanted_count
 from shiftsvd.commands.tables import ENTRIES, WRITERS, Block, Table, Write, component_names
 from shiftsvd.errors import plural
-from shiftsvd.estimators.attributes import cosines, feature_names_of, row_squares
+from shiftsvd.estimators.attributes import cosines, row_squares
 from shiftsvd.estimators.supplementary import Sums
 from shiftsvd.events import listening
 from shiftsvd.front import check_fit, planned, within
 from shiftsvd.io import Names
 from shiftsvd.io.choices import JOIN
-from shiftsvd.io.formats.table import is_text, with_decimals
+from shiftsvd.io.formats.table import is_text
 from shiftsvd.io.location import Location
 from shiftsvd.io.opening import open_chosen
 from shiftsvd.io.sniff import format_of, formats
@@ -71,6 +61,7 @@ if TYPE_CHECKING:
     from shiftsvd.estimators.pca import PCA
 
 LOG = logging.getLogger("shiftsvd")
+ESTIMATOR: Final = "shiftsvd.estimators.pca"  # imports scikit-learn, which takes a second
 # Memory for the error bounds of solvers that do not compute bounds themselves, if there is no --memory.
 ROOM: Final = "1GB"
 # Bytes per number while a table is text or Arrow columns, and per name as a Python object
@@ -94,19 +85,18 @@ def run(given: Settings) -> None:
     A, names, settings = run.A, run.names, run.settings
     k = wanted_count(settings.k, (A.shape[0], run.width), settings.file)
     m = A.shape[0] if names.samples is None else len(names.samples)
-    colors = None
-    if settings.label_column is not None:
-        colors = labels_of(m, "label_column", settings, settings.choices, hooks)
-    columns = supplementary_columns(settings, A.shape[0], names.samples)
+    label = settings.label_column
+    colors = None if label is None else mixed.labels_of(m, "label_column", settings, settings.choices, hooks)
+    columns = mixed.supplementary_columns(settings, A.shape[0], names.samples)
     if not settings.json_out:
         click.echo(writing.first_line(settings.file, A))
     seconds = time.perf_counter() - started
-    _pca_class()
+    import_module(ESTIMATOR)  # messages about the data are printed before
     started = time.perf_counter() - seconds
     release()
     with ExitStack() as stack:
         stack.enter_context(workers(settings.scheduler, settings.workers))
-        stack.enter_context(naming_columns(settings))
+        stack.enter_context(mixed.naming_columns(settings))
         stack.enter_context(named(names.features))
         listen = stack.enter_context(progress(settings.progress, settings.quiet))
         if settings.checkpoint:
@@ -121,24 +111,28 @@ def run(given: Settings) -> None:
                 print_message(advice, settings.quiet)
             writing.leave_out_components(run, outputs, paths)
             release()
-            sums, more = Sums(columns, run.pca.n_components_), ExitStack()
-            with more:
+            sums = Sums(columns, run.pca.n_components_)
+            with ExitStack() as more:
                 writes: list[Write] = [sums.add] if columns else []
                 if "contributions" in paths:
                     writes.append(more.enter_context(_contributions(run, outputs.part(paths["contributions"]))))
                 rasters = writing.write_scores(run, hooks, paths, outputs, writes)
         release()
         run.pca.set_params(missing=settings.missing_later, memory_limit=settings.memory)
-        recorded = tuple(name for each in hooks for name in (*each.recorded, *settings.given(each.decisive)))
-        seconds = time.perf_counter() - started
-        result = writing.Result.of(run, feature_names_of(run.pca), recorded, paths, seconds, advice)
+        result = writing.Result.of(run, hooks, paths, time.perf_counter() - started, advice)
         placed = sums.result(JOIN) if columns else None
         if placed is not None:
-            write_supplementary(outputs.part(paths["supplementary"]), placed, component_names(run.pca.n_components_))
-        writing.write_files(run, hooks, result, paths, outputs, rasters, colors, placed)
+            mixed.write_supplementary(
+                outputs.part(paths["supplementary"]), placed, component_names(run.pca.n_components_)
+            )
+        writing.write_files(result, hooks, paths, outputs, rasters, colors, placed)
     for each in hooks:
         each.tell(run)
-    _print(result, settings, hooks)
+    writing.print_result(settings, result.document, writing.printed(result, hooks))
+    if not (settings.out or settings.json_out) and sys.stderr.isatty():  # a person reads it
+        print_message(
+            "Use -o FOLDER to write the scores, the components, a model for new data, and a report.", settings.quiet
+        )
 
 
 def _fit_selected(run: Run, k: int | float, hooks: Sequence[Hooks]) -> None:
@@ -146,22 +140,10 @@ def _fit_selected(run: Run, k: int | float, hooks: Sequence[Hooks]) -> None:
         for each in hooks:
             each.select(run)
         if run.settings.mixed:
-            run.scale = mixed_scale(run.A, run.names, run.settings)
+            run.scale = mixed.mixed_scale(run.A, run.names, run.settings)
         run.pca = fitted(run, k)
     for each in hooks:
         each.after_fit(run)
-
-
-def _print(result: writing.Result, settings: Settings, hooks: Sequence[Hooks]) -> None:
-    click.echo(
-        json.dumps(result.document) if settings.json_out else writing.printed(result, hooks, bool(settings.verbose))
-    )
-    if settings.out:
-        print_message(f"written: {', '.join(result.document['outputs'].values())}", settings.quiet)
-    elif not settings.json_out and sys.stderr.isatty():  # a person reads it
-        print_message(
-            "Use -o FOLDER to write the scores, the components, a model for new data, and a report.", settings.quiet
-        )
 
 
 def validated(given: Settings) -> tuple[Settings, list[Hooks]]:
@@ -173,17 +155,15 @@ def validated(given: Settings) -> tuple[Settings, list[Hooks]]:
         checked = checked.changed(**each.defaults())
     if checked.scale == "none":
         checked = checked.changed(scale=None)
-    label = checked.label_column
-    if label is not None and label not in checked.drop and not any(each.labels_beside() for each in hooks):
-        checked = replace(checked, labelled=True)
+    checked = with_label(checked, hooks)
     for each in hooks:
         each.settings = checked
     return checked, hooks
 
 
 def opened(settings: Settings, hooks: Sequence[Hooks]) -> Run:
-    settings = with_categories(settings)
-    with naming_columns(settings):
+    settings = mixed.with_categories(settings)
+    with mixed.naming_columns(settings):
         A, names = first_answer(each.open() for each in hooks) or _opened(settings)
     shift = None if settings.shift == "none" else settings.shift
     steps = as_transforms(settings.preprocess)
@@ -236,16 +216,11 @@ def _notice_unless_kept(run: Run) -> None:
         )
 
 
-def _pca_class() -> "type[PCA]":
-    # Imports scikit-learn, which takes a second: messages about the data are printed before.
+def pca_of(run: Run, k: int | float, solver: SolverName | Solver, memory: int | str | None) -> "PCA":
     from shiftsvd.estimators.pca import PCA
 
-    return PCA
-
-
-def pca_of(run: Run, k: int | float, solver: SolverName | Solver, memory: int | str | None) -> "PCA":
     settings = run.settings
-    return _pca_class()(
+    return PCA(
         k,
         preprocess=run.steps or None,
         shift=run.shift,
@@ -271,15 +246,10 @@ def fitted(run: Run, k: int | float) -> "PCA":
     with warnings.catch_warnings(), columns_called(names.features):
         warnings.filterwarnings("ignore", NOT_CERTIFIED)  # `_with_tolerance` warns, by the tolerance of the command
         _fit(pca, run)
-    if names.features is not None:
-        pca.feature_names_in_ = np.asarray(names.features, object)
+    writing.with_table(pca, names, settings)
     if settings.one_hot and isinstance(A, Gaps):  # indicators of one column miss the same cells
-        missing = A.shape[0] - A.moments().count[fields_of(names.features, A.shape[1], settings)]
+        missing = A.shape[0] - A.moments().count[mixed.fields_of(names.features, A.shape[1], settings)]
         pca.info_ = replace(pca.info_, n_missing=int(missing.sum()))
-    choices = with_decimals(settings.paths, settings.format, settings.choices)
-    notation = getattr(names, "notation", None)
-    if choices.given or choices.decimals or notation is not None:
-        pca.table_ = choices.learned(names.features, notation)
     if isinstance(solver, Solver) and pca.info_.value_errors is not None:
         pca.info_ = _with_tolerance(pca.info_, float(pca.singular_values_[-1]), settings.tol)
     return pca
@@ -361,7 +331,7 @@ def estimated(wanted: Settings) -> None:
         if getattr(settings, name) is not None:
             raise click.UsageError(f"`estimate` predicts a fit in one process on the CPU. Remove --{name}.")
     paths = writing.output_paths(settings, hooks)
-    _pca_class()  # part of the program, not of the data
+    import_module(ESTIMATOR)  # part of the program, not of the data
     _tell_of_text(settings)
     watch, started = MemoryWatch(), time.perf_counter()
     run = given = opened(settings, hooks)
@@ -462,9 +432,8 @@ def _moved(settings: Settings, A: Operator, held: int, n_passes: int) -> dict[st
     again = A.costs.file_bytes  # 0 if the data are in memory
     known = [size for size in sizes if size is not None]
     once = min(sum(known), again or held) if len(known) == len(sizes) else again or held
-    kept = (
-        parse_bytes(settings.cache_size or again) if settings.cache and again else 0
-    )  # copies are smaller than blocks
+    # Copies are smaller than blocks.
+    kept = parse_bytes(settings.cache_size or again) if settings.cache and again else 0
     later = (n_passes - 1) * max(0, again - kept) / again if again else 0
     return {"moved_bytes": int(once * (1 + later))}
 

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from inspect import cleandoc, isfunction, signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
@@ -372,6 +372,13 @@ def first_answer(answers: Iterable[Answer | None]) -> Answer | None:
 
 def hooks_of(settings: Settings) -> list[Hooks]:
     return [resolve(each.hooks)(settings) for each in extensions() if each.hooks is not None]
+
+
+def with_label(settings: Settings, hooks: Iterable[Hooks]) -> Settings:
+    """Exclude --label-column from the features, unless the files have labels outside the matrix."""
+    if settings.label_column is None or any(each.labels_beside() for each in hooks):
+        return settings
+    return replace(settings, labelled=True)
 
 
 def aligned(pca: Any, n_features: int, names: Labels | None, file: str, max_absent: float | None = None) -> Any:

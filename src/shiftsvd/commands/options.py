@@ -5,6 +5,7 @@ import io
 import os
 import shlex
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import MISSING, Field, replace
 from pathlib import Path
 from types import NoneType
@@ -104,10 +105,15 @@ class Matrix(click.Path):
     """A path of data. A named pipe is copied to a temporary file, because data may be read several times."""
 
     def convert(self, value: Any, parameter: click.Parameter | None, ctx: click.Context | None) -> Any:
+        from shiftsvd.io.location import Location, located
         from shiftsvd.io.sniff import meant_by, split_element
+        from shiftsvd.io.spooling import spooled_download, spooled_pipe
 
         if is_address(value):
-            return self._on_server(value, ctx)
+            location = located(value)
+            if not isinstance(location, Location) or ctx is None:
+                return str(location)
+            return _copied(spooled_download(location, ctx.params.get("format")), location, value, ctx)
         element = split_element(Path(value))[1]
         if element is not None:
             value = os.fspath(value).removesuffix(f"::{element}")
@@ -118,30 +124,18 @@ class Matrix(click.Path):
             return f"{path}::{element}"
         if ctx is None or path == "-" or not Path(path).is_fifo():
             return path
-        from shiftsvd.io.spooling import spooled_pipe
+        return _copied(spooled_pipe(Path(path)), Path(path), path, ctx)
 
-        try:
-            file = str(ctx.with_resource(spooled_pipe(Path(path))))
-        except (ValueError, OSError) as error:
-            raise click.ClickException(str(error)) from None
-        ctx.meta.setdefault(SPOOLED, {})[file] = str(path)
-        return file
 
-    def _on_server(self, value: str, ctx: click.Context | None) -> str:
-        from shiftsvd.io.location import Location, located
-        from shiftsvd.io.spooling import spooled_download
-
-        location = located(value)
-        if not isinstance(location, Location) or ctx is None:
-            return str(location)
-        try:
-            file = ctx.with_resource(spooled_download(location, ctx.params.get("format")))
-        except (ValueError, OSError, ImportError) as error:
-            raise click.ClickException(plain(as_given(worded(error)))) from None
-        if file is location:
-            return value
-        ctx.meta.setdefault(SPOOLED, {})[str(file)] = str(location)
-        return str(file)
+def _copied(copy: AbstractContextManager[Path], original: Path, given: str, ctx: click.Context) -> str:
+    try:
+        file = ctx.with_resource(copy)
+    except (ValueError, OSError, ImportError) as error:
+        raise click.ClickException(plain(as_given(worded(error)))) from None
+    if file is original:  # read on the server
+        return given
+    ctx.meta.setdefault(SPOOLED, {})[str(file)] = str(original)
+    return str(file)
 
 
 class Local(click.Path):
@@ -266,23 +260,20 @@ def check_files(settings: "Settings") -> None:
 
 def check_uses(settings: "Settings") -> None:
     """Raise UsageError for options that --mixed and --supplementary contradict."""
-    for option, given in (("--mixed", settings.mixed), ("--supplementary", settings.supplementary)):
-        if not given:
-            continue
-        for name, wrong in (("stack", "columns"), ("orient", "columns")):
-            if getattr(settings, name) == wrong:
-                raise click.UsageError(f"{option} needs one table with samples as rows. Remove --{name} {wrong}.")
+    for option in ("mixed", "supplementary"):
+        for name in ("stack", "orient"):
+            if getattr(settings, option) and getattr(settings, name) == "columns":
+                raise click.UsageError(f"--{option} needs one table with samples as rows. Remove --{name} columns.")
     if settings.mixed:
         usual = {"scale": None, "shift": "mean", "preprocess": (), "unobserved": False}
         for name, value in usual.items():
             if getattr(settings, name) != value:
                 raise click.UsageError(f"--mixed centres and scales all columns by rules of its own. Remove --{name}.")
+    others = {"ids": (settings.ids,)} | {other: getattr(settings, other) for other in _OF_COLUMNS}
     for name in settings.supplementary:
-        for other in ("ids", "drop", "columns", "one_hot"):
-            uses = getattr(settings, other) or ()
-            if name in ((uses,) if isinstance(uses, str) else uses):
-                option = f"--{other.replace('_', '-')}"
-                raise click.UsageError(f"Column {name!r} must have one use, but is in {option} and --supplementary.")
+        for other in (other for other, used in others.items() if name in used):
+            uses = f"{option_of(other)} and --supplementary"
+            raise click.UsageError(f"Column {name!r} must have one use, but is in {uses}.")
 
 
 def check_workers(settings: "Settings") -> None:

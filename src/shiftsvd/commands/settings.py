@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal, Self, get_args
 import click
 
 from shiftsvd.commands import options
-from shiftsvd.commands.options import NO_SHARE, OF_FILES, OF_TABLES, as_given, need_folder, worded, wrong_k
+from shiftsvd.commands.options import NO_SHARE, OF_FILES, OF_TABLES, as_given, need_folder, option_of, worded, wrong_k
 from shiftsvd.errors import is_address, plural, public_address
 from shiftsvd.extend import extensions, merged
 from shiftsvd.names import MAX_ITER, TOL, FormatName, MissingName, ScaleName, SolverName, VarNamesName
@@ -45,8 +45,16 @@ def option(text: str, *names: str, default: Any = None, **more: Any) -> Any:
     return field(default=default, metadata={"option": (names, text, more)})
 
 
+def _flag(text: str, *names: str) -> Any:
+    return option(text, *names, default=False)
+
+
+def _several(text: str, metavar: str, **more: Any) -> Any:
+    return option(text, default=(), metavar=metavar, multiple=True, **more)
+
+
 def _columns(text: str) -> Any:
-    return option(text, default=(), metavar="COLUMNS", multiple=True, callback=options.columns)
+    return _several(text, "COLUMNS", callback=options.columns)
 
 
 def _nonnegative(text: str, *names: str, default: Any = 1.0, **more: Any) -> Any:
@@ -100,9 +108,8 @@ class Settings:
         "[default: all cells]",
         metavar="CONDITION",
     )
-    allow_external: bool = option(
-        "Follow links and virtual datasets of HDF5 and Zarr files into other files. Use for trusted files only.",
-        default=False,
+    allow_external: bool = _flag(
+        "Follow links and virtual datasets of HDF5 and Zarr files into other files. Use for trusted files only."
     )
     max_absent: float | None = option(
         "Largest share (0 to 1) of the features of MODEL that FILE may lack. Absent features are treated as missing "
@@ -130,12 +137,10 @@ class Settings:
     encoding: str | None = option(
         "Text encoding, such as latin-1 or cp1252.  [default: that of the byte order mark, else UTF-8]", metavar="NAME"
     )
-    comment: tuple[str, ...] = option(
+    comment: tuple[str, ...] = _several(
         "Skip lines that begin with this text. Repeat the option for several.  [default: skip lines with # above the "
         "header]",
-        default=(),
-        metavar="TEXT",
-        multiple=True,
+        "TEXT",
     )
     skip: int = option(
         "Number of lines to skip at the beginning of the file, such as titles.  [default: 0]",
@@ -143,20 +148,17 @@ class Settings:
         type=click.IntRange(min=0),
         show_default=False,
     )
-    na: tuple[str, ...] = option(
+    na: tuple[str, ...] = _several(
         "Text of a cell that is a missing value, such as k.A. or -999, in addition to empty cells, NA, NaN, NULL, -, "
         "? and similar texts. Repeat the option for several.",
-        default=(),
-        metavar="TEXT",
-        multiple=True,
+        "TEXT",
     )
     censored: Literal["missing", "half"] = option(
         "Value of a cell such as <0.5: missing, or half of this limit.", default="missing"
     )
-    keep_total: bool = option(
+    keep_total: bool = _flag(
         "Use a last row of totals as a sample.  [default: exclude a last row that is called Total, Summe or the like, "
-        "or that is the sum of the others]",
-        default=False,
+        "or that is the sum of the others]"
     )
     label_column: str | None = option(
         "Column of a table, of obs, or of a .fam or .psam (SEX, PHENO1), whose labels colour the scores in the report. "
@@ -164,30 +166,26 @@ class Settings:
         metavar="COLUMN",
     )
 
-    mixed: bool = option(
+    mixed: bool = _flag(
         "Analyse numbers and categories together (factor analysis of mixed data): columns of repeated texts and of "
         "--one-hot are categories. Numbers are divided by their standard deviation, categories by the square root of "
-        "their frequency.",
-        default=False,
+        "their frequency."
     )
     supplementary: tuple[str, ...] = _columns(
         "Columns that take no part in the fit, such as country,income. Their positions among the components are "
         "written to supplementary.csv and drawn in the report."
     )
 
-    preprocess: tuple[str, ...] = option(
+    preprocess: tuple[str, ...] = _several(
         "Transform the entries before the fit, such as pearson or pearson:theta=10,clip=inf. Repeat the option to "
         f"apply several in order. NAME: {', '.join(TRANSFORMS)}.  [default: none]",
-        default=(),
-        metavar="NAME:KEY=VALUE,...",
-        multiple=True,
+        "NAME:KEY=VALUE,...",
         callback=options.checked_by("shiftsvd.transforms.chains:as_transforms"),
         shell_complete=_completed,
     )
-    trust_values: bool = option(
+    trust_values: bool = _flag(
         "Suppress the warning that entries look like logarithms where counts are needed, and the notice about raw "
-        "counts.",
-        default=False,
+        "counts."
     )
     shift: Literal["mean", "none"] = option("Subtract the mean of each feature, or nothing.", default="mean")
     scale: str | None = option(
@@ -204,8 +202,8 @@ class Settings:
         default="error",
     )
     filled: bool = False  # whether the reader of the files fills missing values
-    unobserved: bool = option(
-        "Treat entries that a sparse file does not store as missing values, not as zeros, as in ratings.", default=False
+    unobserved: bool = _flag(
+        "Treat entries that a sparse file does not store as missing values, not as zeros, as in ratings."
     )
     penalty: float | Literal["auto"] | None = option(
         "For --missing em: amount by which singular values are shrunk.  [default: auto, chosen on held-out entries]",
@@ -357,15 +355,14 @@ class Settings:
     dtype: Literal["float32", "float64"] | None = option(
         "Precision of the numbers written.  [default: precision of the data]"
     )
-    contributions: bool = option(
+    contributions: bool = _flag(
         "Also write the contribution of each sample to each component, and its squared cosines, in the format of the "
-        "scores.",
-        default=False,
+        "scores."
     )
-    json_out: bool = option("Print the result as one JSON object on stdout.", "--json", default=False)
-    force: bool = option("Overwrite existing outputs.", default=False)
-    spreadsheet_safe: bool = option(
-        "Write an apostrophe before names in CSV files that spreadsheets would run as formulas.", default=False
+    json_out: bool = _flag("Print the result as one JSON object on stdout.", "--json")
+    force: bool = _flag("Overwrite existing outputs.")
+    spreadsheet_safe: bool = _flag(
+        "Write an apostrophe before names in CSV files that spreadsheets would run as formulas."
     )
 
     progress: str = option(
@@ -373,9 +370,7 @@ class Settings:
         default="auto",
         type=click.Choice(KINDS),
     )
-    quiet: bool = option(
-        "Print only warnings, errors and an explicit --progress on stderr.", *("--quiet", "-q"), default=False
-    )
+    quiet: bool = _flag("Print only warnings, errors and an explicit --progress on stderr.", *("--quiet", "-q"))
     verbose: int = option(
         "Print more messages; -vv also prints the traceback of an error.",
         *("--verbose", "-v"),
@@ -474,8 +469,7 @@ class Settings:
             raise wrong_k(f"--solver {self.solver} {NO_SHARE} Use --solver lanczos.")
         for name, why in READ_TWICE.items():
             if self.files[0] == "-" and getattr(self, name):
-                option = f"--{name.replace('_', '-')}"
-                raise click.UsageError(f"{option} needs a file, because {why}. Write the data to a file.")
+                raise click.UsageError(f"{option_of(name)} needs a file, because {why}. Write the data to a file.")
         checked = options.with_device(self)
         options.check_uses(self)
         options.check_workers(self)

@@ -4,6 +4,7 @@ import json
 import statistics
 import time
 import warnings
+from collections.abc import Iterator
 from typing import Any
 
 import click
@@ -34,7 +35,7 @@ def run(settings: Settings) -> None:
     for device in devices:
         if device != HOST:
             _fit(placed[device], k, settings.solvers[0], settings.tol)  # compile GPU kernels before timing
-    rows = _timed(placed, k, settings)
+    rows = list(_timed(placed, k, settings))
     if settings.json_out:
         document = {"file": path, "shape": list(A.shape), "stored": A.costs.stored, "k": k, "solvers": rows}
         click.echo(json.dumps(document))
@@ -61,7 +62,7 @@ def _on_device(X: Any, device: str) -> Any:
         raise ValueError(f"--device: {error}") from None
 
 
-def _timed(placed: dict[str, Operator], k: int, settings: Settings) -> list[dict[str, Any]]:
+def _timed(placed: dict[str, Operator], k: int, settings: Settings) -> Iterator[dict[str, Any]]:
     seconds: dict[Row, list[float]] = {(device, name): [] for device in placed for name in settings.solvers}
     found: dict[Row, SVDResult] = {}
     for _ in range(settings.rounds):
@@ -72,10 +73,9 @@ def _timed(placed: dict[str, Operator], k: int, settings: Settings) -> list[dict
     errors = {row: F.info.value_errors for row, F in found.items()}
     bounds = {row: float(np.max(bound)) for row, bound in errors.items() if bound is not None}
     best = min(bounds, key=bounds.__getitem__, default=None)
-    rows = []
     for (device, name), F in found.items():
         S, reference = (G.S.astype(np.float64) for G in (F, F if best is None else found[best]))
-        row = {
+        yield {
             "device": device,
             "solver": name,
             "settings": F.info.solver,
@@ -85,8 +85,6 @@ def _timed(placed: dict[str, Operator], k: int, settings: Settings) -> list[dict
             "value_error": bounds.get((device, name)),
             "difference": float(np.max(np.abs(S - reference) / np.maximum(reference, np.finfo(float).tiny))),
         }
-        rows.append(row)
-    return rows
 
 
 def _fit(A: Operator, k: int, name: SolverName, tol: float) -> SVDResult:

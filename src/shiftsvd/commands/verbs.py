@@ -20,8 +20,8 @@ _DATA: Final = f"format {OF_FILES} allow_external {OF_TABLES}"
 _TABLE_OUT: Final = Local(allow_dash=True)  # `settings.table_format` refuses folders
 
 
-def named(settings: str) -> list[click.Parameter]:
-    return [declared(_SETTINGS[name]) for name in settings.split()]
+def named(*settings: str) -> list[click.Parameter]:
+    return [declared(_SETTINGS[name]) for name in " ".join(settings).split()]
 
 
 def files(metavar: str, **more: Any) -> click.Argument:
@@ -60,12 +60,11 @@ _OPTIONS_OF_FIT: Final = [
     files("FILE...", required=True),
     *named(f"stack join k {_DATA} label_column mixed supplementary preprocess trust_values"),
     *of_extensions("fit"),
-    *named("shift scale missing unobserved penalty max_iter solver tol certify seed threads memory device"),
     *named(
-        "scheduler workers checkpoint cache cache_size out scores components contributions report dtype json_out force"
+        "shift scale missing unobserved penalty max_iter solver tol certify seed threads memory device scheduler",
+        "workers checkpoint cache cache_size out scores components contributions report dtype json_out force",
+        "spreadsheet_safe progress quiet verbose",
     ),
-    *named("spreadsheet_safe"),
-    *named("progress quiet verbose"),
 ]
 
 
@@ -231,23 +230,20 @@ def _count(text: str, default: int = 2, **more: Any) -> click.Option:
     return declared(_SETTINGS["k"], **count, **more)
 
 
-_SINE: Final = declared(_SETTINGS["tol"], help="Largest sine of the angle of a component to its exact direction.")
-_OF_EMBEDDINGS: Final = [
-    *named(f"{_DATA} label_column seed threads memory out scores report dtype json_out force spreadsheet_safe"),
-    *named("progress quiet verbose"),
-]
+def _of_embedding(what: str, own: str, metavar: str | None = None) -> list[click.Parameter]:
+    return [
+        click.Argument(["file"], metavar=metavar, type=MATRIX),
+        _count(f"Number of {what}."),
+        declared(_SETTINGS["tol"], help="Largest sine of the angle of a component to its exact direction."),
+        *named(own, _DATA, "label_column seed threads memory out scores report dtype json_out force spreadsheet_safe"),
+        *named("progress quiet verbose"),
+    ]
 
 
 @verb(
     "embed table.csv -k 5 -o embedding/",
     "embed counts.npz --affinity cosine -k 10 -o embedding/",
-    takes=[
-        click.Argument(["file"], type=MATRIX),
-        _count("Number of coordinates."),
-        _SINE,
-        *named("affinity n_neighbors drop_first max_products trust_values"),
-        *_OF_EMBEDDINGS,
-    ],
+    takes=_of_embedding("coordinates", "affinity n_neighbors drop_first max_products trust_values"),
     run="embedding:embed",
 )
 def embed() -> None:
@@ -262,13 +258,7 @@ def embed() -> None:
 @verb(
     "diffmap graph.npz -k 3 -o walk/",
     "diffmap cells.h5ad --key obsp/connectivities -k 10 -o walk/",
-    takes=[
-        click.Argument(["file"], type=MATRIX),
-        _count("Number of coordinates."),
-        _SINE,
-        *named("alpha t drop_first max_products"),
-        *_OF_EMBEDDINGS,
-    ],
+    takes=_of_embedding("coordinates", "alpha t drop_first max_products"),
     run="embedding:diffmap",
 )
 def diffmap() -> None:
@@ -282,13 +272,7 @@ def diffmap() -> None:
 @verb(
     "contrast table.csv --background controls.csv --alpha 2 -o contrast/",
     "contrast table.csv --background controls.csv --choose 3 --json",
-    takes=[
-        click.Argument(["file"], metavar="TARGET", type=MATRIX),
-        _count("Number of components."),
-        _SINE,
-        *named("background alphas choose ridge max_passes trust_values"),
-        *_OF_EMBEDDINGS,
-    ],
+    takes=_of_embedding("components", "background alphas choose ridge max_passes trust_values", "TARGET"),
     run="embedding:contrast",
 )
 def contrast() -> None:

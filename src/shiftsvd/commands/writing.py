@@ -3,6 +3,7 @@
 import csv
 import json
 import math
+import os
 import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
@@ -13,6 +14,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final, Self, TypeVar
 
+import click
 import numpy as np
 
 from shiftsvd.backends.files import DiskRows
@@ -22,9 +24,9 @@ from shiftsvd.commands.options import as_given, print_message, typed
 from shiftsvd.commands.settings import RECORDED, Settings
 from shiftsvd.commands.tables import WRITERS, Table, Write, component_names, format_named, write_rows
 from shiftsvd.errors import plain_lines, plural
-from shiftsvd.estimators.attributes import ALIGNED, first_is_mean, n_empty_of, quantity_of
+from shiftsvd.estimators.attributes import ALIGNED, feature_names_of, first_is_mean, n_empty_of, quantity_of
 from shiftsvd.io import Names
-from shiftsvd.io.formats.table import far_apart
+from shiftsvd.io.formats.table import far_apart, with_decimals
 from shiftsvd.io.location import Location, located
 from shiftsvd.io.sniff import format_of, formats, named_format, split_element
 from shiftsvd.missing.gaps import Observed
@@ -57,28 +59,18 @@ class Result:
     """The result of a fit as the command reports it; `document` is the content of result.json and of --json."""
 
     document: dict[str, Any]
-    features: Any  # names, or None
-    tol: float  # a component whose error bound is at most `tol` has converged
-    taken: str | None = None  # number of features used and how they were selected, for the report
-    advice: str | None = None  # notice about the scale or the mean
-    n_cells: int = 0  # of the table
-    quantity: str = "variance"  # what the shares are shares of
+    run: Run
+    advice: str | None  # notice about the scale or the mean
 
     @classmethod
     def of(
-        cls,
-        run: Run,
-        features: Any,
-        recorded: tuple[str, ...],
-        paths: Mapping[str, Path],
-        seconds: float,
-        advice: str | None,
+        cls, run: Run, hooks: Sequence[Hooks], paths: Mapping[str, Path], seconds: float, advice: str | None
     ) -> Self:
         pca, A, settings = run.pca, run.A, run.settings
-        info, more = pca.info_, settings.extra
-        files = [as_given(file) for file in settings.files]
-        several = {"files": files, "stack": settings.stack} if len(files) > 1 else {}
-        own = {name: getattr(settings, name) for name in RECORDED} | {name: more[name] for name in recorded}
+        info, files = pca.info_, [as_given(file) for file in settings.files]
+        recorded = (name for each in hooks for name in (*each.recorded, *settings.given(each.decisive)))
+        own = {name: getattr(settings, name) for name in RECORDED} | {name: settings.extra[name] for name in recorded}
+        own["preprocess"] = list(settings.preprocess)
         document = {
             **{name: numbers(getattr(pca, f"{name}_")) for name in SPECTRA},
             **{name: numbers(getattr(info, name)) for name in ("residuals", "value_errors", "vector_errors")},
@@ -86,32 +78,34 @@ class Result:
             "converged": info.converged,
             **of_gaps(pca),
             "n_passes": info.n_passes,
-            "seconds": round(seconds, 3),
-            "peak_bytes": peak_bytes(),
-            "outputs": {name: str(path) for name, path in paths.items()},
-            "n_components": pca.n_components_,
-            "file": settings.file,
-            **several,
-            "shape": list(A.shape),
+            **of_run(settings, A, pca.n_components_, own, paths, seconds),
+            **({"files": files, "stack": settings.stack} if len(files) > 1 else {}),
             "stored": stored_in(A),
-            "dtype": str(A.dtype),
             "solver": info.solver,
-            "settings": own | {"preprocess": list(settings.preprocess)},
-            **({"table": settings.choices.told} if settings.choices.told else {}),
-            "version": version("shiftsvd"),
             **run.document,
         }
-        n_cells = A.shape[0] * len(fields_of(run.names.features, A.shape[1], settings))
-        return cls(document, features, settings.tol, run.features, advice, n_cells, quantity_of(pca))
+        return cls(document, run, advice)
+
+    @property
+    def features(self) -> Any:
+        return feature_names_of(self.run.pca)
+
+    @property
+    def n_columns(self) -> int:
+        """Number of columns of the table, of which one-hot encoding makes several features each."""
+        return len(fields_of(self.run.names.features, self.run.A.shape[1], self.run.settings))
+
+    @property
+    def quantity(self) -> str:
+        return quantity_of(self.run.pca)
 
     @property
     def source(self) -> dict[str, str]:
-        m, n = self.document["shape"]
-        n_columns = self.n_cells // m
+        (m, n), n_columns = self.run.A.shape, self.n_columns
         return {
             "file": self.document["file"],
             "samples": f"{m:,}",
-            "features": self.taken or (f"{n:,}" if n == n_columns else f"{n:,}, of {n_columns:,} columns"),
+            "features": self.run.features or (f"{n:,}" if n == n_columns else f"{n:,}, of {n_columns:,} columns"),
             "numbers stored": f"{self.document['stored']:,}",
             "precision": self.document["dtype"],
             **({} if self.advice is None else {"notice": self.advice}),
@@ -123,7 +117,7 @@ class Result:
         cumulative = np.cumsum(np.array(result["explained_variance_ratio"], float)).tolist()
         errors = result["value_errors"] or blank
         certain: list[bool | None] = [
-            None if result["value_errors"] is None else e is not None and e <= self.tol for e in errors
+            None if result["value_errors"] is None else e is not None and e <= result["settings"]["tol"] for e in errors
         ]
         if result["completed"] is False:  # the bounds refer to a completed matrix that had not converged
             certain = [False] * result["n_components"]
@@ -133,6 +127,29 @@ class Result:
         return [
             list(row) for row in zip(*known, cumulative, result["residuals"] or blank, errors, certain, strict=True)
         ]
+
+
+def of_run(
+    settings: Settings,
+    A: Any,  # the data, or anything else with their shape and type
+    k: int | float | None,
+    own: Mapping[str, Any],
+    paths: Mapping[str, Path],
+    seconds: float,
+) -> dict[str, Any]:
+    """Return the entries of result.json that all subcommands write."""
+    return {
+        "seconds": round(seconds, 3),
+        "peak_bytes": peak_bytes(),
+        "outputs": {name: str(path) for name, path in paths.items()},
+        "n_components": k,
+        "file": settings.file,
+        "shape": list(A.shape),
+        "dtype": str(A.dtype),
+        "settings": own,
+        **({"table": settings.choices.told} if settings.choices.told else {}),
+        "version": version("shiftsvd"),
+    }
 
 
 def of_gaps(pca: Any) -> dict[str, Any]:
@@ -165,7 +182,7 @@ def first_line(file: str, A: Observed) -> str:
     return plain_lines(f"{file}: {shape}, {plural(stored_in(A), 'number')}, {A.dtype}")
 
 
-def printed(result: Result, hooks: Sequence[Hooks], verbose: bool) -> str:
+def printed(result: Result, hooks: Sequence[Hooks]) -> str:
     """Return the lines that are printed after the fit."""
     document, lines = result.document, list[str]()
     if transforms := document["settings"]["preprocess"]:
@@ -190,7 +207,7 @@ def printed(result: Result, hooks: Sequence[Hooks], verbose: bool) -> str:
         few = {1: "the singular value", 2: "both singular values"}
         values = few.get(len(errors), f"all {len(errors):,} singular values")
         lines.append(f"The relative error of {values} is at most {rounded_up(max(errors))}.")
-    if verbose and document["missed_below"] and not null:
+    if result.run.settings.verbose and document["missed_below"] and not null:
         lines.append(missed(document["missed_below"], document["singular_values"][-1]))
     lines += [line for each in hooks for line in each.footer(document)]
     return plain_lines("\n".join(lines))
@@ -210,7 +227,7 @@ def _gap_lines(document: dict[str, Any], result: Result) -> list[str]:
         return []
     n_missing = document["n_missing"]
     lines = [
-        f"{plural(n_missing, 'missing value')} ({n_missing / result.n_cells:.1%})",
+        f"{plural(n_missing, 'missing value')} ({n_missing / (document['shape'][0] * result.n_columns):.1%})",
         f"shares of the {result.quantity} refer to {document['variance_of']}",
     ]
     if document["completed"] is not None:
@@ -241,6 +258,22 @@ def variance_table(path: Path, result: Result) -> None:
 # Files
 
 
+def with_table(model: Any, names: Names, settings: Settings) -> None:
+    """Store the names of the features and the settings of the table in a fitted model."""
+    if names.features is not None:
+        model.feature_names_in_ = np.asarray(names.features, object)
+    choices = with_decimals(settings.paths, settings.format, settings.choices)
+    notation = getattr(names, "notation", None)
+    if choices.given or choices.decimals or notation is not None:
+        model.table_ = choices.learned(names.features, notation)
+
+
+def print_result(settings: Settings, document: Mapping[str, Any], text: str) -> None:
+    click.echo(json.dumps(document) if settings.json_out else text)
+    if settings.out:
+        print_message(f"written: {', '.join(document['outputs'].values())}", settings.quiet)
+
+
 def write_manifest(document: dict[str, Any], outputs: Outputs, paths: Mapping[str, Path]) -> None:
     home = paths["result"].parent
     others = sorted(path for path in paths.values() if path.parent == home and path.name != MANIFEST)
@@ -263,26 +296,17 @@ def model_in(path: str | Path, *kinds: type[Model]) -> Model:
 
 
 def _changed(folder: Path) -> list[str]:
-    found = []
-    for name, known in _known(folder / MANIFEST).items():
-        file = folder / Path(name).name
-        try:
-            if file.is_file() and file.stat().st_size <= MOST_HASHED and _hash(file) != known:
-                found.append(file.name)
-        except OSError:  # no permission to read the file
-            continue
-    return found
-
-
-def _known(manifest: Path) -> dict[str, str]:
     try:
-        if not manifest.is_file() or manifest.stat().st_size > MOST_HASHED:
-            return {}
-        document = json.loads(manifest.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    hashes = document.get(HASHES) if isinstance(document, dict) else None
-    return hashes if isinstance(hashes, dict) else {}
+        manifest = folder / MANIFEST
+        known = json.loads(manifest.read_bytes())[HASHES].items() if _is_short(manifest) else ()
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):  # another file of this name
+        return []
+    files = {folder / Path(name).name: digest for name, digest in known}
+    return [file.name for file, digest in files.items() if _is_short(file) and _hash(file) != digest]
+
+
+def _is_short(file: Path) -> bool:
+    return file.is_file() and os.access(file, os.R_OK) and file.stat().st_size <= MOST_HASHED
 
 
 def _hash(file: Path) -> str:
@@ -331,9 +355,9 @@ def placed(settings: Settings, files: Mapping[str, str | Path], more: Sequence[s
     paths = {name: folder / file if isinstance(file, str) else file for name, file in files.items()}
     paths["result"] = folder / MANIFEST  # written last, as it has hashes of the others
     given = [*settings.paths, *([] if settings.background is None else [located(settings.background)])]
+    local = (file for file, _ in map(split_element, given) if not isinstance(file, Location))
+    inputs = [file for file in local if file.exists()]
     for path in paths.values():
-        local = (file for file, _ in map(split_element, given) if not isinstance(file, Location))
-        inputs = [file for file in local if file.exists()]
         if path.exists() and not path.is_symlink() and any(map(path.samefile, inputs)):
             raise ValueError(f"{path} is an input file and would be overwritten. Use another folder for --out.")
     return paths
@@ -457,10 +481,9 @@ def _with_projected(run: Run, writes: Sequence[Write]) -> Write:
 
 
 def score_rasters(pca: Any) -> list[Any]:
-    from shiftsvd.plot.raster import ScoreRaster
-    from shiftsvd.report import planes_of
+    from shiftsvd.report import rasters_of
 
-    return [ScoreRaster.of(pca, components=pair, rng=0) for pair in planes_of(pca.n_components_)]
+    return rasters_of(pca, pca.n_components_)
 
 
 def rastering(rasters: list[Any], news: list[Any], projected: Any) -> Write:
@@ -478,9 +501,8 @@ def rastering(rasters: list[Any], news: list[Any], projected: Any) -> Write:
 
 
 def write_files(
-    run: Run,
-    hooks: Sequence[Hooks],
     result: Result,
+    hooks: Sequence[Hooks],
     paths: Mapping[str, Path],
     outputs: Outputs,
     rasters: tuple[list[Any], list[Any]],
@@ -489,7 +511,7 @@ def write_files(
 ) -> None:
     if not paths:
         return
-    pca = run.pca
+    run, pca = result.run, result.run.pca
     pca.save(outputs.part(paths["model"]), source=", ".join(result.document.get("files", [result.document["file"]])))
     if "components" in paths:
         path, V = paths["components"], pca.components_.T

@@ -174,7 +174,7 @@ def _encoded(model: Any, names: Sequence[str] | None, source: str | None) -> tup
     parts, sizes = _parts(model)
     if names is not None:
         parts["fitted"][NAMES] = _given_names(names, parts["kind"])
-    provenance = {
+    parts["provenance"] = {
         "shiftsvd": version("shiftsvd"),
         "n_samples": sizes.get("m"),
         "n_features": getattr(model, "n_features_in_", sizes.get("n")),
@@ -183,12 +183,9 @@ def _encoded(model: Any, names: Sequence[str] | None, source: str | None) -> tup
     }
     tensors: coding.Tensors = {}
     metadata = {"format": coding.FORMAT, "version": coding.VERSION, "kind": parts["kind"]}
-    for text, prefix, values in (
-        ("settings", "settings.", parts["settings"]),
-        ("fitted", "", parts["fitted"]),
-        ("provenance", "provenance.", provenance),
-    ):
-        coded = {name: coding.code(value, prefix + name, tensors) for name, value in values.items()}
+    for text in TEXTS:
+        prefix = "" if text == "fitted" else f"{text}."
+        coded = {name: coding.code(value, prefix + name, tensors) for name, value in parts[text].items()}
         metadata[text] = json.dumps(coded, allow_nan=False)
     if sum(map(len, metadata.values())) > coding.MAX_HEADER // 4:
         large = f"the settings take more than {coding.MAX_HEADER // 4:,} bytes as text. Shorten "
@@ -272,10 +269,8 @@ def _restored(kind: str, settings: ByName, fitted: ByName) -> Any:
 
 def _check_settings(kind: str, settings: ByName) -> None:
     hints = arguments(kind) if hasattr(class_of(kind), "get_params") else {}
-    if unknown := set(settings) - set(hints):
-        raise ValueError(
-            f"{kind} has no setting {coding.listed(unknown)}. A newer shiftsvd may have it: {coding.UPDATE}"
-        )
+    if others := set(settings) - set(hints):
+        raise coding.unknown(f"{kind} has no setting {coding.listed(others)}")
     for name, value in settings.items():
         check_type(name, value, hints[name], any_text=True)  # estimators validate names of options when they use them
         if isinstance(value, np.ndarray | tuple):
@@ -287,11 +282,8 @@ def _check_fitted(kind: Kind, fitted: ByName) -> Sizes:
     if missing := set(kind.fitted) - set(fitted):
         raise damaged("the file", f"it lacks the fitted attributes {coding.listed(missing)}")
     checks = {**kind.fitted, **kind.sometimes}
-    if unknown := set(fitted) - set(checks):
-        raise ValueError(
-            f"the file has unknown fitted attributes: {coding.listed(unknown)}. "
-            f"A newer shiftsvd may know them: {coding.UPDATE}"
-        )
+    if others := set(fitted) - set(checks):
+        raise coding.unknown(f"the file has unknown fitted attributes: {coding.listed(others)}")
     sizes: Sizes = {}
     for name, check in checks.items():
         if name in fitted:

@@ -70,11 +70,11 @@ def _bytes(tensor: npt.NDArray[Any]) -> memoryview:
 
 def read(path: Path) -> tuple[Metadata, Tensors]:
     if not stat.S_ISREG(path.stat().st_mode):
-        raise ValueError("not a regular file. Pass a file that save_model or `shiftsvd fit` wrote.")
+        raise _no_model("not a regular file")
     with path.open("rb") as file:
         size = int.from_bytes(file.read(8), "little")
         if size > MAX_HEADER:
-            raise ValueError("not a model file. Pass a file that save_model or `shiftsvd fit` wrote.")
+            raise _no_model("not a model file")
         _check_length(file, 8 + size)
         try:
             header = json.loads(file.read(size))
@@ -82,9 +82,15 @@ def read(path: Path) -> tuple[Metadata, Tensors]:
             _check_version(metadata)
             return metadata, dict(_tensors(file, header))
         except (AttributeError, KeyError, TypeError, UnicodeDecodeError, json.JSONDecodeError):
-            raise ValueError(
-                "damaged, or not a model file. Pass a file that save_model or `shiftsvd fit` wrote."
-            ) from None
+            raise _no_model("damaged, or not a model file") from None
+
+
+def _no_model(what: str) -> ValueError:
+    return ValueError(f"{what}. Pass a file that save_model or `shiftsvd fit` wrote.")
+
+
+def unknown(what: str) -> ValueError:
+    return ValueError(f"{what}. A newer shiftsvd may have it: {UPDATE}")
 
 
 def _tensors(file: IO[bytes], header: dict[str, Any]) -> Iterator[tuple[str, npt.NDArray[Any]]]:
@@ -111,10 +117,7 @@ def _check_length(file: IO[bytes], least: int) -> None:
 
 def _check_version(metadata: Metadata) -> None:
     if metadata.get("format") != FORMAT:
-        raise ValueError(
-            f"not a model file of shiftsvd: its format is {metadata.get('format')!r:.80}. Pass a file that save_model "
-            "or `shiftsvd fit` wrote."
-        )
+        raise _no_model(f"not a model file of shiftsvd: its format is {metadata.get('format')!r:.80}")
     if metadata.get("version") != VERSION:
         raise ValueError(
             f"the model file has version {metadata.get('version')!r:.80}, but shiftsvd {version('shiftsvd')} reads "
@@ -158,10 +161,9 @@ def _unstorable(name: str, why: str) -> ValueError:
 
 def code(value: Any, name: str, tensors: Tensors) -> Any:
     kind = type(value).__name__
+    value = value.item() if isinstance(value, np.bool_ | np.integer) else value
     if isinstance(value, bool | int | str | None):
         return value
-    if isinstance(value, np.bool_ | np.integer):
-        return value.item()
     if isinstance(value, float | np.floating):
         return float(value) if math.isfinite(value) else {"float": repr(float(value))}
     if kind in values() and type(value) is class_of(kind):
@@ -249,6 +251,9 @@ def _code_pandas(value: Any, name: str, tensors: Tensors) -> Any:
 # ---- and back
 
 
+_OF: Final[dict[str, type[Any]]] = {"tuple": tuple, "list": list}
+
+
 def decode(coded: Any, left: Tensors) -> Any:
     if coded is None or isinstance(coded, bool | int | float | str):
         return coded
@@ -260,8 +265,7 @@ def decode(coded: Any, left: Tensors) -> Any:
         case [("texts", str(name)), ("width", "fixed")]:
             return labels(Path("it"), _texts(name, left), None)
         case [("tuple" | "list" as kind, list(runs))]:
-            items = [item for run in runs for item in _vector(run, left).tolist()]
-            return tuple(items) if kind == "tuple" else items
+            return _OF[kind](item for run in runs for item in _vector(run, left).tolist())
         case [("vectors", list(vectors))]:
             return [decode(vector, left) if "index" in vector else _vector(vector, left) for vector in vectors]
         case [("entries", dict(entries))]:
@@ -271,8 +275,7 @@ def decode(coded: Any, left: Tensors) -> Any:
         case [("frame", frame), ("rows", {"index": _} as rows)]:
             return _pandas().DataFrame(decode(frame, left), index=decode(rows, left))
         case [("of", "tuple" | "list" as kind), ("values", list(several))]:
-            found = [decode(value, left) for value in several]
-            return tuple(found) if kind == "tuple" else found
+            return _OF[kind](decode(value, left) for value in several)
         case [("ufunc", str(name))]:
             return _ufunc(name)
         case [("float", "inf" | "-inf" | "nan" as text)]:
@@ -324,15 +327,13 @@ def _ufunc(name: str) -> np.ufunc:
 
 def _frozen(name: str, found: dict[str, Any]) -> Any:
     if name not in values():
-        raise ValueError(
-            f"{name!r:.80} is not a type that model files may hold. A newer shiftsvd may read it: {UPDATE}"
-        )
+        raise unknown(f"{name!r:.80} is not a type that model files may hold")
     cls = class_of(name)
     if values()[name].module == "shiftsvd.solvers":
         found = {now: value for field, value in found.items() if (now := OLDER.get(field, field)) is not None}
     hints = arguments(name)
-    if unknown := set(found) - set(hints):
-        raise ValueError(f"{name} has no field {listed(unknown)}. A newer shiftsvd may have it: {UPDATE}")
+    if others := set(found) - set(hints):
+        raise unknown(f"{name} has no field {listed(others)}")
     for field, value in found.items():
         check_type(f"{name}.{field}", value, hints[field])
     return cls(**found)

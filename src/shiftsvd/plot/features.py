@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from shiftsvd.operators import Panel, Vector
-from shiftsvd.plot.fitted import BLUE, GREEN, GREY, ORANGE, FitDisplay, draws, largest, read, short
+from shiftsvd.plot.fitted import BLUE, GREEN, GREY, ORANGE, FitDisplay, largest, read, short
 from shiftsvd.plot.points import ScoresDisplay, write_names
 
 FEW = 6  # minimum number of bars that the axis has room for
@@ -128,7 +128,6 @@ def _factors(arrows: Panel) -> Vector:
     return 1 / np.where(longest > 0, longest, 1)
 
 
-@draws(LoadingsDisplay)
 def loadings(
     estimator_or_result: Any, component: int = 1, top: int = 20, names: Any = None, ax: Any = None
 ) -> LoadingsDisplay:
@@ -172,7 +171,9 @@ def loadings(
     return LoadingsDisplay(values=values[chosen], names=[labels[j] for j in chosen], component=component).plot(ax=ax)
 
 
-@draws(BiplotDisplay)
+LoadingsDisplay._function = loadings
+
+
 def biplot(
     estimator_or_result: Any,
     X: Any = None,
@@ -252,3 +253,6 @@ def biplot(
         numbers = np.array([one is None for one in supplementary.categories])
         more = {"places": at, "place_names": supplementary.names, "are_arrows": numbers}
     return BiplotDisplay(points, arrows=arrows[chosen], names=[labels[j] for j in chosen], **more).plot(ax=ax)
+
+
+BiplotDisplay._function = biplot

@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final, Self, TypeVar
+from typing import Any, ClassVar, Final, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -170,9 +170,6 @@ def short(name: Any, longest: int = LONGEST) -> str:
     return text if len(text) <= longest else text[: longest - 1] + "…"
 
 
-Function = TypeVar("Function", bound=Callable[..., "FitDisplay"])
-
-
 class Display(ABC):
     """A plot: its numbers and its axes."""
 
@@ -207,9 +204,9 @@ class Display(ABC):
 
 
 class FitDisplay(Display):
-    """A plot of a fit, which a function draws."""
+    """A plot of a fit."""
 
-    _function: ClassVar[Callable[..., Any]]
+    _function: ClassVar[Callable[..., Any]]  # which draws it
 
     @classmethod
     def from_estimator(cls, estimator: Any, *args: Any, **settings: Any) -> Self:
@@ -229,11 +226,3 @@ class FitDisplay(Display):
         """
         found: Self = cls._function(estimator, *args, **settings)
         return found
-
-
-def draws(display: type[FitDisplay]) -> Callable[[Function], Function]:
-    def named(function: Function) -> Function:
-        display._function = staticmethod(function)
-        return function
-
-    return named

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from shiftsvd.errors import Refused, Setting, refuse
 from shiftsvd.numerics.panels import Vector, unmasked
 from shiftsvd.operators import Panel
-from shiftsvd.plot.fitted import BLUE, GREY, Fit, FitDisplay, draws, percent, read, short
+from shiftsvd.plot.fitted import BLUE, GREY, Fit, FitDisplay, percent, read, short
 from shiftsvd.plot.raster import Grid, ScoreRaster, farthest, finite
 
 MANY: Final = 20_000  # draw a raster for more points
@@ -116,16 +116,12 @@ class ScoresDisplay(FitDisplay):
     _edge: Grid | None = field(default=None, init=False)  # where points beyond the axes are drawn, if there are any
 
     def __post_init__(self) -> None:
-        m = self._n
+        m = self.points.n if isinstance(self.points, ScoreRaster) else len(self.points)
         if self.color is not None and np.shape(self.color) != (m,):
             shape = np.shape(self.color)
             raise Refused(Setting("color"), f" must have one value for each of the {m:,} samples, got shape {shape}")
         if self.labels is not None and len(self.labels) != m:
             raise refuse("labels", f"have one name for each of the {m:,} samples", len(self.labels))
-
-    @property
-    def _n(self) -> int:
-        return self.points.n if isinstance(self.points, ScoreRaster) else len(self.points)
 
     @classmethod
     def _of(cls, fit: Fit, X: Any, Z: Any, components: tuple[int, int], **look: Any) -> Self:
@@ -224,14 +220,11 @@ class ScoresDisplay(FitDisplay):
 
     def _draw_image(self, pixels: Any, grid: Grid, counts: npt.NDArray[np.int64], **how: Any) -> Any:
         # Exclude empty cells beyond the outermost points, so that the axes end there.
-        spans = []
-        for axis, low, high in zip((0, 1), grid.low, grid.high, strict=True):
-            first, last = np.flatnonzero(counts.any(axis=axis))[[0, -1]]
-            step = (high - low) / grid.bins
-            spans.append((first, last + 1, low + first * step, low + (last + 1) * step))
-        (left, right, *x), (bottom, top, *y) = spans
-        how |= {"origin": "lower", "extent": (*x, *y), "aspect": "auto", "interpolation": "nearest"}
-        image = self.ax_.imshow(pixels[bottom:top, left:right], **how)
+        rows, columns = (np.flatnonzero(counts.any(axis=axis))[[0, -1]] + [0, 1] for axis in (1, 0))
+        edges = np.linspace(grid.low, grid.high, grid.bins + 1)
+        how |= {"origin": "lower", "extent": (*edges[columns, 0], *edges[rows, 1])}
+        how |= {"aspect": "auto", "interpolation": "nearest"}
+        image = self.ax_.imshow(pixels[slice(*rows), slice(*columns)], **how)
         self.ax_.margins(0.03)
         return image
 
@@ -293,7 +286,6 @@ def write_names(ax: Any, points: Panel, names: list[str], colors: Sequence[str] 
                 break
 
 
-@draws(ScoresDisplay)
 def scores(
     estimator_or_result: Any,
     X: Any = None,
@@ -354,6 +346,9 @@ def scores(
     """
     look = {"color": color, "labels": labels, "ellipses": ellipses}
     return ScoresDisplay._of(read(estimator_or_result), X, Z, components, **look).plot(ax=ax)
+
+
+ScoresDisplay._function = scores
 
 
 def _scores_of(fit: Fit, X: Any, Z: Any, least: int) -> Panel:

@@ -7,7 +7,7 @@ import numpy as np
 
 from shiftsvd.backends import as_operator
 from shiftsvd.operators import Vector, repeated
-from shiftsvd.plot.fitted import BLUE, GREY, ORANGE, Display, Fit, FitDisplay, draws, is_dominated, read
+from shiftsvd.plot.fitted import BLUE, GREY, ORANGE, Display, Fit, FitDisplay, is_dominated, read
 
 BARS = 40  # draw a line instead of bars for more components
 ROUNDING = 1e-8  # relative to the largest value: a logarithmic axis excludes smaller values
@@ -181,7 +181,6 @@ class NorthDisplay(Display):
         self.ax_.legend(frameon=False)
 
 
-@draws(ScreeDisplay)
 def scree(result_or_estimator: Any, ax: Any = None) -> ScreeDisplay:
     """Plot the variance of each component and the cumulative sum, as shares of the total, with their bounds.
 
@@ -225,7 +224,9 @@ def scree(result_or_estimator: Any, ax: Any = None) -> ScreeDisplay:
     ).plot(ax=ax)
 
 
-@draws(ReconstructionErrorDisplay)
+ScreeDisplay._function = scree
+
+
 def reconstruction_error(estimator_or_result: Any, X: Any = None, ax: Any = None) -> ReconstructionErrorDisplay:
     """Plot the error of the first 0, 1, ..., k components, ``||A - A_j||_F / ||A||_F`` of the shifted, scaled A.
 
@@ -275,6 +276,9 @@ def reconstruction_error(estimator_or_result: Any, X: Any = None, ax: Any = None
     new = None if X is None else _errors_of(fit, X)
     whole = "the completed matrix" if fit.is_completed else ""
     return ReconstructionErrorDisplay(errors=_left(share), bounds=bounds, new_errors=new, whole=whole).plot(ax=ax)
+
+
+ReconstructionErrorDisplay._function = reconstruction_error
 
 
 def north(errors: Any, ax: Any = None) -> NorthDisplay:
