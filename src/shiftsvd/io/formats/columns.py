@@ -12,7 +12,7 @@ from scipy.sparse import coo_array
 
 from shiftsvd.errors import Part, Refused, Setting, few, plural, sentence
 from shiftsvd.io.base import Opened, bounded, labels, plausible_shape
-from shiftsvd.io.choices import JOIN, Choices, naming
+from shiftsvd.io.choices import JOIN, NOTHING, Choices, naming
 from shiftsvd.io.formats.cells import NO_CLASS, any_number, as_numpy, filled, is_empty, is_gap, number, pa, pc, strings
 from shiftsvd.runs.messages import notice
 
@@ -118,21 +118,23 @@ def _are_numbers(cells: Sequence[str], decimal: str, choices: Choices) -> bool:
 def _label(names: Sequence[str], rows: Cells, short: bool, choices: Choices) -> tuple[int | None, str | None]:
     if choices.ids is not None and choices.ids in names:
         return list(names).index(choices.ids), None
-    name = names[0]
+    used = _used(names, rows, NOTHING)  # a line that begins with a delimiter has an empty column in front
+    first = used[0] if used else 0
+    name, column = names[first], [row[first] for row in rows]
     if len(names) == 1 or name in (*choices.drop, *choices.columns, *choices.one_hot):
         return None, None
     if short:
         return 0, "the header has no name for this column"
-    if name == "" and any(row[0].strip() for row in rows):
-        return 0, "this column has no name"
-    cells = [row[0].strip() for row in rows if not is_gap(row[0])]
+    if name == "" and any(map(str.strip, column)):
+        return first, "this column has no name"
+    cells = [cell.strip() for cell in column if not is_gap(cell)]
     n_numbers = sum(any_number(cell.strip("()")) for cell in cells)
     if 2 * n_numbers >= len(cells) or 2 * len(cells) < len(rows):
         return None, None
     if len(set(cells)) == len(cells) and not n_numbers:
-        return 0, "it holds text without repeats"
+        return first, "it holds text without repeats"
     is_name = says_identifiers(name) or _NAMES.fullmatch(name.strip()) is not None
-    return (0, "it holds text and has a usual name for identifiers") if is_name else (None, None)
+    return (first, "it holds text and has a usual name for identifiers") if is_name else (None, None)
 
 
 def says_identifiers(name: str) -> bool:

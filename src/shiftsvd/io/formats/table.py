@@ -145,7 +145,7 @@ def _read_rows(path: Path, head: Head, memory_limit: int | str | None, choices: 
         digits = not isinstance(head.source, Stored)
         found = gather(path, rows.triplets(), head.triplets, memory_limit, digits=digits, features=choices.features)
     else:
-        notice_header(path, head.names, head.called[0], head.form.why)
+        notice_header(path, head.names, head.called[head.form.label or 0], head.form.why)
         found = _gather(path, rows, memory_limit, choices)
     findings = rows.findings()
     if errors := [each for each in findings if each.is_error]:
