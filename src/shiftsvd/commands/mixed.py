@@ -192,7 +192,5 @@ def write_supplementary(path: Path, found: Supplementary, components: Sequence[s
         for column, ratios in zip(dict.fromkeys(found.columns), found.correlation_ratios, strict=True):
             of_column = [j for j, name in enumerate(found.columns) if name == column]
             if found.categories[of_column[0]] is not None:
-                rows = int(found.counts[of_column].sum())
-                writer.writerow(
-                    [text(column), "", "correlation ratio", rows, *ratios.tolist(), *[""] * len(components)]
-                )
+                cells = [text(column), "", "correlation ratio", int(found.counts[of_column].sum())]
+                writer.writerow([*cells, *ratios.tolist(), *[""] * len(components)])

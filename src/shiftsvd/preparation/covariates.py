@@ -8,12 +8,12 @@ import numpy as np
 import numpy.typing as npt
 from scipy.linalg import qr, solve_triangular
 
-from shiftsvd.errors import Part, Refused, Setting, few, plural
+from shiftsvd.errors import Part, Refused, Setting, few
 from shiftsvd.numerics.moments import Moments
 from shiftsvd.numerics.panels import Vector, unmasked
 from shiftsvd.numerics.powers import check_size
 from shiftsvd.operators import LowRank, Operator, Panel, repeated
-from shiftsvd.preparation.shifts import Learned, Learning
+from shiftsvd.preparation.shifts import Learned, Learning, finite
 from shiftsvd.runs.memory import beyond, limit_of
 from shiftsvd.runs.messages import notice
 
@@ -362,7 +362,6 @@ def labels_of_rows(name: str, labels: Any, m: int) -> list[Any]:
 
 
 def _design(values: Any, m: int) -> Panel:
-    covariates = Setting("covariates")
     if values is None:
         use = "Use Covariates(values), or PCA with fit(X, covariates=values)."
         raise ValueError(f"Covariates needs a design matrix. {use}")
@@ -370,10 +369,8 @@ def _design(values: Any, m: int) -> Panel:
     C = C[:, None] if C.ndim == 1 else C
     if C.ndim != 2 or C.dtype.kind not in "fciub" or len(C) != m or not C.shape[1]:
         got = f"got {C.dtype} {np.shape(values)}. One-hot encode categories: pandas.get_dummies(values, dtype=float)."
-        raise Refused(covariates, f" must be a numeric array of shape ({m}, p) or ({m},), {got}")
-    C = C.astype(np.result_type(C, np.float64))
-    if bad := int((~np.isfinite(C)).sum()):
-        raise Refused(covariates, f" must be finite, got {plural(bad, 'NaN or infinite value')}. Replace these values.")
+        raise Refused(Setting("covariates"), f" must be a numeric array of shape ({m}, p) or ({m},), {got}")
+    C = finite("covariates", C)
     for size in np.abs(C).max(axis=0, initial=0):
         check_size("covariates", float(size))
     return C

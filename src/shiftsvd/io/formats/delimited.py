@@ -172,11 +172,7 @@ class Rows:
         return [
             *self._of_ragged(),
             *self._of_totals(),
-            *(
-                [of_text_columns(held, alone=self.head.width == 1, has_names=self.form.label is not None)]
-                if held
-                else ()
-            ),
+            *of_text_columns(held, alone=self.head.width == 1, has_names=self.form.label is not None),
             *found,
             *self._of_open_marks([tally for tally in read if tally.is_open and tally.decimal not in proven]),
             *(each for j, classes in self._categories() for each in of_variants(self.head.called[j], classes)),
@@ -198,12 +194,11 @@ class Rows:
         # Where semicolons are between columns, points often separate thousands.
         source = self.head.source
         if tallies and isinstance(source, TextRows) and source.separator == ";":
-            one, mark = tallies[0], tallies[0].decimal
+            name, mark = tallies[0].name, tallies[0].decimal
             read = f"is read with {mark!r} as the decimal mark, but may be a whole number"
-            use_other = Setting("thousands", mark), " if it separates thousands"
-            yield Finding(
-                f"column {one.name!r}: {one.grouped} {read}.", (use_other,), (one.name,), is_error=False, applies=False
-            )
+            text = f"column {name!r}: {tallies[0].grouped} {read}."
+            uses = ((Setting("thousands", mark), " if it separates thousands"),)
+            yield Finding(text, uses, (name,), is_error=False, applies=False)
 
     def _categories(self) -> Iterator[tuple[int, Iterable[str]]]:
         yield from () if self.choices.remembered else self.form.classes.items()
@@ -237,9 +232,8 @@ class Rows:
             said = {mark for tally in self.tallies.values() for mark in tally.marks}
             marks = [mark for mark in self.choices.na if mark not in said and not self._is_marked(mark)]
             if marks:
-                yield Finding(
-                    f"no cell of a feature has the missing value {' or '.join(map(repr, marks))}.", is_error=False
-                )
+                text = f"no cell of a feature has the missing value {' or '.join(map(repr, marks))}."
+                yield Finding(text, is_error=False)
 
     def _is_marked(self, mark: str) -> bool:
         return any(not self.numbers.marked.isdisjoint(values_of([mark], decimal)) for decimal in OTHER)
@@ -339,16 +333,12 @@ class Rows:
             self._add_ragged(self.head.row + before + (row.number or 0) - 1, row.actual_columns, row.text)
             return "skip"
 
+        read = arrow_csv.ReadOptions(column_names=names, block_size=len(piece) + 1, use_threads=False)
+        parse = arrow_csv.ParseOptions(delimiter=source.separator, newlines_in_values=True, invalid_row_handler=invalid)
+        convert = arrow_csv.ConvertOptions(column_types=dict.fromkeys(names, pa.string()))
+        pool = pa.system_memory_pool()  # the default pool does not return freed memory to the system
         try:
-            table = arrow_csv.read_csv(
-                pa.BufferReader(piece),
-                arrow_csv.ReadOptions(column_names=names, block_size=len(piece) + 1, use_threads=False),
-                arrow_csv.ParseOptions(
-                    delimiter=source.separator, newlines_in_values=True, invalid_row_handler=invalid
-                ),
-                arrow_csv.ConvertOptions(column_types=dict.fromkeys(names, pa.string())),
-                memory_pool=pa.system_memory_pool(),  # the default pool does not return freed memory to the system
-            )
+            table = arrow_csv.read_csv(pa.BufferReader(piece), read, parse, convert, pool)
         except (UnicodeDecodeError, pa.ArrowInvalid) as error:
             if isinstance(error, UnicodeDecodeError) or "invalid UTF8" in str(error):
                 raise undecoded(self._path, source.form) from error

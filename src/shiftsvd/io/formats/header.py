@@ -94,14 +94,12 @@ def head_of(
 
 
 def _is_row(cells: list[str], others: Sequence[TextRow], key: str | None) -> bool:
-    # A first line of numbers is a row, except 0, 1, 2, ...: pandas writes these as names.
-    if all(map(_is_header_number, cells)) and cells != list(map(str, range(len(cells)))):
-        return True
-    return (
-        _is_sample(cells, others)
-        or _is_counted(cells, others)
-        or (key == "triplets" and _is_header_number(cells[min(2, len(cells) - 1)]))
-    )
+    # A first line of numbers is a row, except 0, 1, 2, ...: pandas writes these as names. R numbers the rows that it
+    # prints.
+    are_numbers = all(map(_is_header_number, cells)) and cells != list(map(str, range(len(cells))))
+    are_counted = len(others) > 1 and _are_numbered([cells, *(row.cells for row in others)])
+    is_triplet = key == "triplets" and _is_header_number(cells[min(2, len(cells) - 1)])
+    return are_numbers or are_counted or is_triplet or _is_sample(cells, others)
 
 
 def _names_of_columns(cells: Sequence[str], rows: Sequence[TextRow]) -> tuple[Sequence[str], bool]:
@@ -112,19 +110,16 @@ def _names_of_columns(cells: Sequence[str], rows: Sequence[TextRow]) -> tuple[Se
         return [*cells, *[""] * more], False
     if more != 1 or not any(map(any_number, rows[0].cells)):
         return cells, False
-    if len(cells) == 1 and not _are_counted(rows):
+    # Names of rows such as those of R are texts, or 1, 2, 3.
+    are_names = not all(any_number(row.cells[0]) for row in rows) or _are_numbered([row.cells for row in rows])
+    if len(cells) == 1 and not are_names:
         two = "the header has one name, but the rows have two cells. If their commas are decimal marks, use "
         raise Refused(two, Setting("sep", ";"), ". If their first cells are row names, add a name for these.")
     return ["", *cells], True
 
 
-def _are_counted(rows: Sequence[TextRow]) -> bool:
-    """Return True for row names such as those of R: texts, or 1, 2, 3."""
-    return not all(any_number(row.cells[0]) for row in rows) or _are_numbered(rows)
-
-
-def _are_numbered(rows: Sequence[TextRow]) -> bool:
-    return [row.cells[0].strip() for row in rows] == [str(i + 1) for i in range(len(rows))]
+def _are_numbered(rows: Sequence[Sequence[str]]) -> bool:
+    return [cells[0].strip() for cells in rows] == numbered(len(rows))
 
 
 def _is_sample(cells: Sequence[str], rows: Sequence[TextRow]) -> bool:
@@ -136,13 +131,6 @@ def _is_sample(cells: Sequence[str], rows: Sequence[TextRow]) -> bool:
     values = [found.value for found in map(number, others) if found]
     is_unlike = any(value % 1 for value in values) and values != sorted(set(values))
     return is_unlike or ("0" in forms[0] and {*forms, re.sub(r"\d+", "0", name)} == {forms[0]})
-
-
-def _is_counted(cells: Sequence[str], rows: Sequence[TextRow]) -> bool:
-    """Return True for a first line that begins with 1 above lines that begin with 2, 3, ..., as R prints rows."""
-    found = [number(line[0].strip()) for line in (cells, *(row.cells for row in rows))]
-    counted = [each.value for each in found if each] == list(range(1, len(found) + 1))
-    return len(found) > 2 and counted and not all(map(_is_header_number, cells))
 
 
 def _are_padded(rows: Sequence[TextRow], width: int) -> bool:
@@ -310,9 +298,8 @@ def _records(path: Path, text: str, is_all: bool, separator: str) -> list[TextRo
                 found.append(TextRow(cells, end, line, read.replace("\t", " ") if are_blanks else read))
     except csv.Error as error:
         if is_all or len(found) < 2:
-            raise ValueError(
-                f"{path} cannot be read: {error} in its first lines. Check the quotation marks."
-            ) from error
+            why = f"{error} in its first lines. Check the quotation marks."
+            raise ValueError(f"{path} cannot be read: {why}") from error
     return found
 
 
@@ -354,12 +341,12 @@ def _refuse_cut_numbers(names: Sequence[str], rows: Sequence[TextRow]) -> None:
     if not has_pairs or any(row.text.count(",") < len(row.cells) - 1 for row in rows):
         return
     # R writes no name for the column of row names.
-    if more > 1 or (says_identifiers(names[0]) and not _are_numbered(rows)) or _have_thousands(rows):
+    is_numbered = _are_numbered([row.cells for row in rows])
+    if more > 1 or (says_identifiers(names[0]) and not is_numbered) or _have_thousands(rows):
         cells = f"row {rows[0].line} has {len(rows[0].cells)} cells, but the header has {len(names)}."
-        raise Refused(
-            f"{cells} Commas are delimiters, but may also be decimal marks or separate thousands. Save the table with "
-            "semicolons or tabs between cells. If the first column has no name, add one to the header."
-        )
+        commas = "Commas are delimiters, but may also be decimal marks or separate thousands. Save the table with "
+        remedy = "semicolons or tabs between cells. If the first column has no name, add one to the header."
+        raise Refused(f"{cells} {commas}{remedy}")
 
 
 def _have_thousands(rows: Sequence[TextRow]) -> bool:

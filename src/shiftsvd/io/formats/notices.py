@@ -101,11 +101,13 @@ def of_variants(name: str, categories: Iterable[str]) -> Iterator[Finding]:
 _OF_TEXTS: Final = {"one_hot": _COLUMNS, "label_column": 1, "ids": 1, "drop": None}
 
 
-def of_text_columns(tallies: Sequence[Tally], *, alone: bool = False, has_names: bool = False) -> Finding:
+def of_text_columns(tallies: Sequence[Tally], *, alone: bool = False, has_names: bool = False) -> list[Finding]:
     """Return the finding about features that hold texts: an option for each; `alone` if there is one column."""
+    if not tallies:
+        return []
     text, names = _told_of_texts(tallies, has_names), tuple(tally.name for tally in tallies)
     if all(tally.has_wrong_decimal for tally in tallies):
-        return Finding(text, (tallies[0].other_decimal,), names)
+        return [Finding(text, (tallies[0].other_decimal,), names)]
     free = [tally for tally in tallies if not tally.is_needed]
     these = "this column" if len(tallies) - len(free) == 1 else "these columns"
     by_hand = f"correct {these} in the file" if len(free) < len(tallies) else ""
@@ -114,7 +116,7 @@ def of_text_columns(tallies: Sequence[Tally], *, alone: bool = False, has_names:
     for setting, most in _OF_TEXTS.items():
         helped = [tally.name for tally in free if setting in _settings(tally, has_names)]
         uses += [use(setting, helped, most)] if helped else []
-    return Finding(text, tuple(uses), names, best=len(uses) - 1, by_hand=by_hand)
+    return [Finding(text, tuple(uses), names, best=len(uses) - 1, by_hand=by_hand)]
 
 
 def _told_of_texts(tallies: Sequence[Tally], has_names: bool) -> str:
@@ -164,9 +166,8 @@ def of_codes(tallies: Sequence[Tally]) -> Iterator[Finding]:
     found = [tally for tally in tallies if tally.n_codes and not tally.is_class]
     names = [tally.name for tally in found]
     if len(found) > _NAMED:
-        text = (
-            f"{len(found):,} columns have 2 to 5 different whole numbers, which may be categories: {shown(names, 3)}."
-        )
+        many = f"{len(found):,} columns have 2 to 5 different whole numbers"
+        text = f"{many}, which may be categories: {shown(names, 3)}."
         uses = Setting("one_hot"), " for categories without an order"
         yield Finding(text, (uses,), is_error=False, applies=False, by_hand=_ORDERED)
         return

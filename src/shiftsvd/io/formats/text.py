@@ -55,8 +55,6 @@ def text_form(path: Path, encoding: str | None, comments: tuple[str, ...]) -> Te
 
 
 def _without_mark(path: Path, begin: bytes) -> str:
-    if b"\0" not in begin:
-        return "utf-8"
     even, odd = begin[::2].count(0), begin[1::2].count(0)
     if b"\0" not in begin.rstrip(b"\0"):
         return "utf-8"
