@@ -127,6 +127,10 @@ def ends() -> Tables:
         [(name, [*values, last]) for (name, values), last in zip(P, ordinary, strict=True)],
     )
     yield "a total for Russia", text(WHO, a, b) + f"Всего по России,{sum(A):.0f},{sum(B):.0f}\n", P
+    answers = [[f"q{j}", *(str((i * j) % 5 + 1) for i in range(29)), "3"] for j in (1, 2)]
+    named: Right = [(name, list(map(float, cells))) for name, *cells in answers]
+    rows = ["", *(f"r{i}" for i in range(30))]
+    yield "a last row of answers that are the medians of the others", text(rows, *answers), named
     yield "a loose total for Russia", text(WHO, a, b) + f"Всего по России,{sum(A) + 0.4},{sum(B) - 0.5}\n", P
     yield "a percentage of the total below", text(WHO, a, b) + f"Total,{sum(A)},{sum(B):g}\n% of total,100,100\n", P
     pivot = [*(f"{g},{r}" for g, h in zip("NS", HALVES, strict=True) for r in h.splitlines(keepends=True))]

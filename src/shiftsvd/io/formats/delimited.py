@@ -523,7 +523,8 @@ class Rows:
         elif has_no_name and many > 1 and bool(np.all(np.abs(values - means) <= errors / n)):
             self.total = "a row of means"
         elif many and (is_free or chance < _CHANCE):
-            wanted = {"rounded sums": of.sums[at], "rounded means": means, "medians": self._medians(at)}
+            wanted = {"rounded sums": of.sums[at]}
+            wanted |= {"rounded means": means, "medians": self._medians(at)} if chance < _CHANCE else {}
             margin, loose = np.maximum(0.5000001 * steps, errors / n), _LOOSE if is_named else 0
             found = [
                 what
