@@ -43,10 +43,8 @@ class Design:
             values = column(name)
             known = sorted(set(_texts(name, values))) if name in groups or values.dtype == object else []
             if len(known) == len(values) > 1:
-                raise ValueError(
-                    f"{name!r} has a different label in each of {len(values):,} rows, so no variation would remain. "
-                    "Remove this column."
-                )
+                each = f"{name!r} has a different label in each of {len(values):,} rows"
+                raise ValueError(f"{each}, so no variation would remain. Remove this column.")
             sizes.append(len(known))
             levels += known
             ranges += () if known else _range(_numbers(name, values))
@@ -80,9 +78,8 @@ class Design:
         if not all(name in columns for name in self.names):
             names, end = ", ".join(map(repr, self.names)), ", which the fit regressed out."
             if alone:
-                raise Refused(
-                    Setting("groups"), f" must be the labels of {names}, or a data frame with this column", end
-                )
+                labels = f" must be the labels of {names}, or a data frame with this column"
+                raise Refused(Setting("groups"), labels, end)
             raise Refused(Setting("covariates"), f" must be a data frame with the columns {names}", end)
         return self.of(lambda name: np.asarray(columns[name]))
 
@@ -90,10 +87,8 @@ class Design:
 def _texts(name: str, values: Column) -> list[str]:
     items = values.tolist()
     if missing := sum(map(_is_missing, items)):
-        raise ValueError(
-            f"{name!r} must have a label in every row, got none in {missing:,} of {len(items):,} rows. Remove these "
-            "rows, or give missing labels a label of their own."
-        )
+        must = f"{name!r} must have a label in every row, got none in {missing:,} of {len(items):,} rows."
+        raise ValueError(f"{must} Remove these rows, or give missing labels a label of their own.")
     return [str(int(item)) if isinstance(item, float) and item.is_integer() else str(item) for item in items]
 
 

@@ -101,10 +101,8 @@ def _used(names: Sequence[str], rows: Cells, choices: Choices) -> list[int]:
 def _without_features(choices: Choices) -> Refused:
     if not choices.named:
         return Refused("the table has no columns of numbers. Check the delimiter, such as ", Setting("sep", ";"), ".")
-    return Refused(
-        *("no column is left for features: each column holds row names or is excluded. Change ",),
-        *(Setting("ids"), ", ", Setting("drop"), " or ", Setting("columns"), "."),
-    )
+    none = "no column is left for features: each column holds row names or is excluded. Change "
+    return Refused(none, Setting("ids"), ", ", Setting("drop"), " or ", Setting("columns"), ".")
 
 
 def _are_numbers(cells: Sequence[str], decimal: str, choices: Choices) -> bool:
@@ -363,9 +361,8 @@ class _Axis:
         elif pa.types.is_integer(column.type):
             self._parts.append(as_numpy(column).astype(np.int64))
         else:
-            raise Refused(
-                f"the {self._what}s of triplets must be positions (integers from 0) or names (texts), got {column.type}"
-            )
+            rule = "must be positions (integers from 0) or names (texts)"
+            raise Refused(f"the {self._what}s of triplets {rule}, got {column.type}")
 
     def places(self) -> npt.NDArray[np.int64]:
         places = np.concatenate(self._parts)

@@ -455,12 +455,7 @@ class Rows:
         elif total and total not in [label for label, _ in self._totals.values()]:
             self.total = f"a total ({total!r})"
         elif self.n_rows >= _ADDENDS:
-            at = [j for j in self.form.numeric if not is_gap(str(cells[j]))]
-            found = [value_of(cells[j], self.head.decimals[j]) for j in at]
-            if at and None not in found:
-                self._compare(
-                    np.array(found, np.float64), at, cells, place, is_named=bool(self._maybe.get(row, ("",))[0])
-                )
+            self._compare(cells, place, row)
         return bool(self.total)
 
     def _refuse_note(self, cells: Sequence[str | float], i: int) -> None:
@@ -496,17 +491,13 @@ class Rows:
         new = {each.text for each in seen if each and each.count == 1}
         return 1 < len(new) == len(read)
 
-    def _compare(
-        self,
-        values: npt.NDArray[np.float64],
-        at: Sequence[int],
-        cells: Sequence[str | float],
-        place: int,
-        *,
-        is_named: bool,  # whether its label may be that of a total
-    ) -> None:
+    def _compare(self, cells: Sequence[str | float], place: int, row: int) -> None:
         """Remove a last row of sums of the others. Name one with rounded sums, means or medians, or their number."""
-        of, label = self.numbers, str(cells[place])
+        at = [j for j in self.form.numeric if not is_gap(str(cells[j]))]
+        found = [value_of(cells[j], self.head.decimals[j]) for j in at]
+        if not at or None in found:
+            return
+        values, of, label = np.array(found, np.float64), self.numbers, str(cells[place])
         many = np.sum((of.counts[at] >= _ADDENDS) & (of.sums[at] != 0))
         rounding = SUMMED if self.form.dtype == np.float32 else 1e-9
         n, errors = np.maximum(of.n_numbers[at], 1), rounding * of.sizes[at]
@@ -525,16 +516,17 @@ class Rows:
         elif many and (is_free or chance < _CHANCE):
             wanted = {"rounded sums": of.sums[at]}
             wanted |= {"rounded means": means, "medians": self._medians(at)} if chance < _CHANCE else {}
-            margin, loose = np.maximum(0.5000001 * steps, errors / n), _LOOSE if is_named else 0
-            found = [
-                what
-                for what, each in wanted.items()
-                if many > 1 and np.all(np.abs(values - each) <= np.maximum(margin, loose * np.abs(each)))
-            ]
-            found += ["sum"] * are_sums + ["number"] * bool(is_free and np.all(values == of.n_numbers[at]))
-            if found:
+            loose = _LOOSE if self._maybe.get(row, ("", ""))[0] else 0  # its label may be that of a total
+
+            def is_near(other: npt.NDArray[np.float64]) -> bool:
+                margins = np.maximum(0.5000001 * steps, loose * np.abs(other)) + errors / n
+                return bool(np.all(np.abs(values - other) <= margins))
+
+            holds = [what for what, each in wanted.items() if many > 1 and is_near(each)]
+            holds += ["sum"] * are_sums + ["number"] * bool(is_free and np.all(values == of.n_numbers[at]))
+            if holds:
                 called = "without a name" if place in self.form.numeric else repr(label)
-                self._summary = found[0], called, self._beginning(cells[: place + 1])
+                self._summary = holds[0], called, self._beginning(cells[: place + 1])
 
     def _medians(self, at: Sequence[int]) -> npt.NDArray[np.float64]:
         """Return the medians of a small table, else NaN."""

@@ -267,8 +267,9 @@ def _cut(path: Path, text: str, is_all: bool, separator: str | None) -> tuple[st
 
 
 def _fits(records: Sequence[TextRow]) -> bool:
-    width = _usual_width(records)
-    return width > 1 and all(len(each.cells) == width for each in records[1:]) and _fitness(records)[1] > 0
+    width, rows = _usual_width(records), records[1:]
+    has_numbers = any(any_number(cell) for row in rows for cell in row.cells)
+    return width > 1 and has_numbers and all(len(row.cells) == width for row in rows)
 
 
 def _usual_width(records: Sequence[TextRow]) -> int:

@@ -211,10 +211,8 @@ def refuse_other_units(found: Notation, known: Units) -> None:
         if (own or other) in FACTORS and not unit_of_header(name):
             has = f"the unit {own!r}, such as {found.cells[name]}, but none" if own else f"no unit, but {other!r}"
             remedy = "remove the units from its cells" if own else f"add {other!r} to its cells"
-            raise Refused(
-                f"column {name!r} has {has} in {where}. Convert the column, or {remedy} if the numbers are in the unit "
-                f"of {where}."
-            )
+            or_remedy = f"Convert the column, or {remedy} if the numbers are in the unit of {where}."
+            raise Refused(f"column {name!r} has {has} in {where}. {or_remedy}")
 
 
 def refused(findings: Sequence[Finding]) -> Refused:
@@ -224,6 +222,5 @@ def refused(findings: Sequence[Finding]) -> Refused:
     for i, part in enumerate(parts[1:], start=1):
         if isinstance(part, str) and part.startswith("column") and parts[i - 1] == " ":
             parts[i] = part[0].upper() + part[1:]
-    return Refused(
-        *parts, *((f" {plural(others, 'more finding')} of this kind {are(others)} not shown.",) if others > 0 else ())
-    )
+    parts += [f" {plural(others, 'more finding')} of this kind {are(others)} not shown."] if others > 0 else []
+    return Refused(*parts)

@@ -446,13 +446,11 @@ class Tally:
 
     def _of_far(self, column: str, seen: Seen) -> Finding:
         decimal = number(seen.text, ".") or Number(0)
-        text = (
-            f"{column}: {seen} may mean {decimal.value:g} or {1000 * decimal.value:g}; all other numbers are below 100."
-        )
+        either = f"{decimal.value:g} or {1000 * decimal.value:g}"
+        text = f"{column}: {seen} may mean {either}; all other numbers are below 100."
+        uses = ((Setting("decimal", ","), " for the second"),)
         by_hand = f"write {_cells(seen.count)} in the file {self._as_others}"
-        return Finding(
-            text, ((Setting("decimal", ","), " for the second"),), (self.name,), by_hand=by_hand, applies=False
-        )
+        return Finding(text, uses, (self.name,), by_hand=by_hand, applies=False)
 
     def _of_limits(self, column: str) -> Finding:
         n = _total(self.limits.values())
