@@ -16,9 +16,10 @@ from shiftsvd.io.opening import read_files
 from tests.support.commands import done, invoke
 from tests.support.habits import habits
 from tests.support.odd import Odd, follow, judge, made, read
+from tests.support.printouts import printouts
 
 pytest.importorskip("pyarrow")
-TABLES = [*made(), *habits()]
+TABLES = [*made(), *habits(), *printouts()]
 
 
 @pytest.mark.one_in(6)
@@ -267,7 +268,15 @@ def test_a_delimiter_is_not_suggested_again(tmp_path: Path) -> None:
     assert "--sep ';'" not in invoke("fit", path, "-k", 1, "--sep", ";").stderr
 
 
+@pytest.mark.parametrize("text", ["[[12.5 3.]\n [7.25 5.]]\n", '[{"a": 1}, {"a": 2}]', '{"a": [1, 2]}', "<table><tr>"])
+def test_a_printed_array_or_json_is_no_table(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "table.txt"
+    path.write_text(text)
+    told = invoke("fit", path, "-k", 1).stderr
+    assert told == f"Error: {path} holds a printed array, JSON or HTML, not a table. Save the data as CSV.\n"
+
+
 def test_a_row_of_numbers_and_texts_as_the_header_is_named(tmp_path: Path) -> None:
     path = tmp_path / "table.txt"
-    path.write_text("[[ 44.12 p0]\n [ 26.74 p1]\n [ 6.72 p2]]\n")
+    path.write_text("r 44.12 p0\ns 26.74 p1\nt 6.72 p2\n")
     assert "'44.12' is a number" in done("fit", path, "-k", 1, "--columns", "44.12").stderr

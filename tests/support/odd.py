@@ -866,10 +866,12 @@ def follow(each: Odd, folder: Path, most: int = 3) -> Course:
 
 
 def measure(cases: Sequence[Odd] | None = None) -> dict[str, Course]:
-    from tests.support.habits import habits  # which imports this module
+    from tests.support.habits import habits  # which imports this module, as the next one does
+    from tests.support.printouts import printouts
 
     with tempfile.TemporaryDirectory() as folder:
-        return {each.name: follow(each, Path(folder)) for each in ([*made(), *habits()] if cases is None else cases)}
+        found = [*made(), *habits(), *printouts()] if cases is None else cases
+        return {each.name: follow(each, Path(folder)) for each in found}
 
 
 def summary(courses: dict[str, Course]) -> str:

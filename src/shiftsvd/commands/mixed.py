@@ -44,10 +44,8 @@ def with_categories(settings: Settings) -> Settings:
     names = [each.name for each in labels if not settings.choices.leaves_out(each.name)]
     one_hot = tuple(dict.fromkeys([*settings.one_hot, *names]))
     if not one_hot:
-        raise ValueError(
-            f"{settings.file} has no column of categories for --mixed: no column holds texts that repeat. Use "
-            "--one-hot to name columns of categories, or --scale for numbers alone."
-        )
+        none = f"{settings.file} has no column of categories for --mixed: no column holds texts that repeat."
+        raise ValueError(f"{none} Use --one-hot to name columns of categories, or --scale for numbers alone.")
     return replace(settings, one_hot=one_hot, placed_texts=placed)
 
 
@@ -110,10 +108,8 @@ def labels_of(m: int, option: str, settings: Settings, choices: Choices, hooks: 
     else:
         label = read_column(settings.paths, name, settings.format, choices, along=settings.stack != "columns")
     if len(label) != m:
-        raise ValueError(
-            f"{option_of(option)} must name a column with one value per sample, got {len(label):,} values for {m:,} "
-            "samples."
-        )
+        must = f"{option_of(option)} must name a column with one value per sample"
+        raise ValueError(f"{must}, got {len(label):,} values for {m:,} samples.")
     return label
 
 
@@ -168,15 +164,12 @@ def _placed(name: str, column: Vector, known: Sequence[str] | None) -> Column:
 def _columns(settings: Settings) -> Iterator[ColumnProfile]:
     for path in settings.paths:
         kind = format_of(path, settings.format)
-        found = None
-        if formats()[kind].is_table:
-            found = profiled(path, settings.format, settings.key, settings.choices, settings.memory)
+        read = settings.format, settings.key, settings.choices, settings.memory
+        found = profiled(path, *read) if formats()[kind].is_table else None
         if found is None:
             option = "--mixed" if settings.mixed else "--supplementary"
-            raise ValueError(
-                f"{option} needs a table such as CSV or Parquet, with a column for each feature and at most 1,024 "
-                f"columns, got {path} of format {kind!r}."
-            )
+            must = "a table such as CSV or Parquet, with a column for each feature and at most 1,024 columns"
+            raise ValueError(f"{option} needs {must}, got {path} of format {kind!r}.")
         yield from found.columns
 
 
@@ -192,7 +185,5 @@ def write_supplementary(path: Path, found: Supplementary, components: Sequence[s
         for column, ratios in zip(dict.fromkeys(found.columns), found.correlation_ratios, strict=True):
             of_column = [j for j, name in enumerate(found.columns) if name == column]
             if found.categories[of_column[0]] is not None:
-                rows = int(found.counts[of_column].sum())
-                writer.writerow(
-                    [text(column), "", "correlation ratio", rows, *ratios.tolist(), *[""] * len(components)]
-                )
+                cells = [text(column), "", "correlation ratio", int(found.counts[of_column].sum())]
+                writer.writerow([*cells, *ratios.tolist(), *[""] * len(components)])

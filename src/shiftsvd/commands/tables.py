@@ -5,7 +5,7 @@ import io
 import re
 import warnings
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any, BinaryIO, Final, cast
@@ -50,11 +50,10 @@ def texts_for(table: str) -> Iterator[Callable[[Any], str]]:
 def is_formula(text: str) -> bool:
     if not text.startswith(tuple(_BEGINS)) or len(text) == 1:
         return False
-    try:
+    with suppress(ValueError):
         float(text)
-    except ValueError:
-        return True
-    return False
+        return False
+    return True
 
 
 Block = np.ndarray[Any, Any]
@@ -87,24 +86,22 @@ def csv_table(file: BinaryIO, table: Table) -> Iterator[Write]:
     # %r is the shortest text that parses back to the same double; nine digits suffice for single precision.
     line = ",".join(["%.9g" if table.dtype.itemsize == 4 else "%r"] * len(table.columns)) + "\n"
 
-    def write(first: int, block: Block) -> None:
-        for lo in range(0, len(block), LINES):
-            part = block[lo : lo + LINES].astype(table.dtype, copy=False)
-            rows = slice(first + lo, first + lo + len(part))
-            lines = [line % tuple(row) for row in part.tolist()]
-            if table.names is not None:
-                texts = [each[rows] for each in (table.names, *(texts for _, texts in table.beside))]
-                names = [
-                    [
-                        _quoted(terminal(name(cell))) if is_terminal or _ODD.search(cell) else cell
-                        for cell in map(str, each)
-                    ]
-                    for each in texts
-                ]
-                lines = [",".join(cells) for cells in zip(*names, lines, strict=True)]
-            text.write("".join(lines))
-
     with texts_for(f"{table.of}s") as name:
+
+        def written(value: Any) -> str:
+            cell = str(value)
+            return _quoted(terminal(name(cell))) if is_terminal or _ODD.search(cell) else cell
+
+        def write(first: int, block: Block) -> None:
+            for lo in range(0, len(block), LINES):
+                part = block[lo : lo + LINES].astype(table.dtype, copy=False)
+                rows = slice(first + lo, first + lo + len(part))
+                lines = [line % tuple(row) for row in part.tolist()]
+                if table.names is not None:
+                    texts = [map(written, each[rows]) for each in (table.names, *(texts for _, texts in table.beside))]
+                    lines = [",".join(cells) for cells in zip(*texts, lines, strict=True)]
+                text.write("".join(lines))
+
         csv.writer(text, lineterminator="\n").writerow([terminal(name(head)) for head in table.head])
         yield write
     text.detach()
@@ -117,9 +114,8 @@ def _quoted(name: str) -> str:
 @contextmanager
 def npy_table(file: BinaryIO, table: Table) -> Iterator[Write]:
     shape = (table.n_rows, len(table.columns))
-    np.lib.format.write_array_header_1_0(
-        file, {"descr": np.lib.format.dtype_to_descr(table.dtype), "fortran_order": False, "shape": shape}
-    )
+    header = {"descr": np.lib.format.dtype_to_descr(table.dtype), "fortran_order": False, "shape": shape}
+    np.lib.format.write_array_header_1_0(file, header)
 
     def write(first: int, block: Block) -> None:
         file.write(np.ascontiguousarray(block, table.dtype).data)
@@ -151,9 +147,8 @@ WRITERS: Final[dict[str, Format]] = {"parquet": parquet_table, "csv": csv_table,
 
 def format_named(name: str) -> Format:
     if name == "parquet" and find_spec("pyarrow") is None:
-        raise ValueError(
-            "Parquet files need pyarrow. Install it with: pip install 'shiftsvd[parquet]'. Or use .csv or .npy."
-        )
+        install = "Install it with: pip install 'shiftsvd[parquet]'. Or use .csv or .npy."
+        raise ValueError(f"Parquet files need pyarrow. {install}")
     return WRITERS[name] if name in WRITERS else cast("Format", resolve(merged("writers")[name]))
 
 

@@ -9,12 +9,12 @@ import numpy.typing as npt
 from scipy.linalg import qr, solve_triangular
 
 from shiftsvd.algebra import generic
-from shiftsvd.errors import Part, Refused, Setting, few, plural
+from shiftsvd.errors import Part, Refused, Setting, few
 from shiftsvd.numerics.moments import Moments
 from shiftsvd.numerics.panels import Vector, unmasked
 from shiftsvd.numerics.powers import check_size
 from shiftsvd.operators import LowRank, Operator, Panel, repeated
-from shiftsvd.preparation.shifts import Learned, Learning
+from shiftsvd.preparation.shifts import Learned, Learning, finite
 from shiftsvd.runs.memory import beyond, limit_of
 from shiftsvd.runs.messages import notice
 
@@ -44,10 +44,8 @@ class Design:
             values = column(name)
             known = sorted(set(_texts(name, values))) if name in groups or values.dtype == object else []
             if len(known) == len(values) > 1:
-                raise ValueError(
-                    f"{name!r} has a different label in each of {len(values):,} rows, so no variation would remain. "
-                    "Remove this column."
-                )
+                each = f"{name!r} has a different label in each of {len(values):,} rows"
+                raise ValueError(f"{each}, so no variation would remain. Remove this column.")
             sizes.append(len(known))
             levels += known
             ranges += () if known else _range(_numbers(name, values))
@@ -81,9 +79,8 @@ class Design:
         if not all(name in columns for name in self.names):
             names, end = ", ".join(map(repr, self.names)), ", which the fit regressed out."
             if alone:
-                raise Refused(
-                    Setting("groups"), f" must be the labels of {names}, or a data frame with this column", end
-                )
+                labels = f" must be the labels of {names}, or a data frame with this column"
+                raise Refused(Setting("groups"), labels, end)
             raise Refused(Setting("covariates"), f" must be a data frame with the columns {names}", end)
         return self.of(lambda name: np.asarray(columns[name]))
 
@@ -91,10 +88,8 @@ class Design:
 def _texts(name: str, values: Column) -> list[str]:
     items = values.tolist()
     if missing := sum(map(_is_missing, items)):
-        raise ValueError(
-            f"{name!r} must have a label in every row, got none in {missing:,} of {len(items):,} rows. Remove these "
-            "rows, or give missing labels a label of their own."
-        )
+        must = f"{name!r} must have a label in every row, got none in {missing:,} of {len(items):,} rows."
+        raise ValueError(f"{must} Remove these rows, or give missing labels a label of their own.")
     return [str(int(item)) if isinstance(item, float) and item.is_integer() else str(item) for item in items]
 
 
@@ -359,7 +354,6 @@ def labels_of_rows(name: str, labels: Any, m: int) -> list[Any]:
 
 
 def _design(values: Any, m: int) -> Panel:
-    covariates = Setting("covariates")
     if values is None:
         use = "Use Covariates(values), or PCA with fit(X, covariates=values)."
         raise ValueError(f"Covariates needs a design matrix. {use}")
@@ -367,10 +361,8 @@ def _design(values: Any, m: int) -> Panel:
     C = C[:, None] if C.ndim == 1 else C
     if C.ndim != 2 or C.dtype.kind not in "fciub" or len(C) != m or not C.shape[1]:
         got = f"got {C.dtype} {np.shape(values)}. One-hot encode categories: pandas.get_dummies(values, dtype=float)."
-        raise Refused(covariates, f" must be a numeric array of shape ({m}, p) or ({m},), {got}")
-    C = C.astype(np.result_type(C, np.float64))
-    if bad := int((~np.isfinite(C)).sum()):
-        raise Refused(covariates, f" must be finite, got {plural(bad, 'NaN or infinite value')}. Replace these values.")
+        raise Refused(Setting("covariates"), f" must be a numeric array of shape ({m}, p) or ({m},), {got}")
+    C = finite("covariates", C)
     for size in np.abs(C).max(axis=0, initial=0):
         check_size("covariates", float(size))
     return C

@@ -290,10 +290,8 @@ def _check_labels(X: Any, Y: Any) -> None:
     if plain and set(x) != set(y):
         return  # a default index, 0 to m - 1, does not name the rows
     a, b = next((a, b) for a, b in zip(x, y, strict=True) if a != b)
-    raise ValueError(
-        f"X and Y must have the same rows, but their labels differ, such as {a!r} and {b!r}. "
-        "Put their rows in the same order, such as by Y = Y.loc[X.index] for data frames."
-    )
+    differ = f"X and Y must have the same rows, but their labels differ, such as {a!r} and {b!r}."
+    raise ValueError(f"{differ} Put their rows in the same order, such as by Y = Y.loc[X.index] for data frames.")
 
 
 def _labels(F: Any) -> Any | None:

@@ -196,10 +196,8 @@ class MatrixShift(Learned):
         return self.S
 
     def at(self, places: Any) -> "MatrixShift":
-        raise ValueError(
-            "a shift given as a matrix cannot be applied to other columns, or to another order of columns. Pass the "
-            "columns of the fit."
-        )
+        others = "cannot be applied to other columns, or to another order of columns. Pass the columns of the fit."
+        raise ValueError(f"a shift given as a matrix {others}")
 
     def points(self, m: int, data: Any = None) -> Panel:
         return self.S.matmat(np.eye(self.S.shape[1]))
@@ -257,12 +255,15 @@ def finite_vector(name: str, values: Any, size: int, per: str) -> Vector:
     if vector.dtype.kind not in "fciub" or vector.shape != (size,):
         shape = f"shape ({size},), got {vector.dtype} {vector.shape}"
         raise Refused(Setting(name), f" must be a numeric vector with one entry per {per}, {shape}")
-    vector = vector.astype(np.result_type(vector, np.float64))  # a copy, which the caller cannot change
-    if bad := int((~np.isfinite(vector)).sum()):
-        raise Refused(
-            Setting(name), f" must be finite, got {plural(bad, 'NaN or infinite value')}. Replace these values."
-        )
-    return vector
+    return finite(name, vector)
+
+
+def finite(name: str, values: Panel) -> Panel:
+    values = values.astype(np.result_type(values, np.float64))  # a copy, which the caller cannot change
+    if bad := int((~np.isfinite(values)).sum()):
+        counted = plural(bad, "NaN or infinite value")
+        raise Refused(Setting(name), f" must be finite, got {counted}. Replace these values.")
+    return values
 
 
 def row_weights(sample_weight: Any, m: int, of_a_batch: bool = False) -> Vector | None:
@@ -377,24 +378,17 @@ def resolve_scale(
     divisor = finite_vector("scale", scale, n, "feature")
     if np.iscomplexobj(divisor) or np.any(divisor <= 0):
         bad = int(np.sum(~(divisor.real > 0)))
-        raise Refused(
-            Setting("scale"),
-            f" must be positive, got {bad:,} {'entry' if bad == 1 else 'entries'} of 0 or less",
-        )
+        counted = f"{bad:,} {'entry' if bad == 1 else 'entries'}"
+        raise Refused(Setting("scale"), f" must be positive, got {counted} of 0 or less")
     return _divisors(divisor)
 
 
 def _divisors(scale: Vector) -> Vector:
-    small = np.flatnonzero(scale < SMALLEST)
-    if len(small):
-        raise Refused(
-            *(
-                Setting("scale"),
-                f" must be at least {SMALLEST:.1e} for each column, so that its reciprocal is a number, ",
-            ),
-            f"got {scale[small[0]]:.3g} for column {small[0]} (counted from 0). Multiply X and a given scale by a ",
-            "power of two, such as 2.0**100.",
-        )
+    if len(small := np.flatnonzero(scale < SMALLEST)):
+        least = f" must be at least {SMALLEST:.1e} for each column, so that its reciprocal is a number, got "
+        found = f"{scale[small[0]]:.3g} for column {small[0]} (counted from 0). "
+        remedy = "Multiply X and a given scale by a power of two, such as 2.0**100."
+        raise Refused(Setting("scale"), least, found, remedy)
     return scale
 
 

@@ -39,8 +39,9 @@ _UNITS: Final = frozenset(
         *("bpm", "kB", "MB", "GB"),
     )
 )
-_SPACED: Final = re.compile(r"(?<![\d.,])[1-9]\d{0,2}(?:[ '`\u00a0\u2009\u202f\u2019]\d{3})+(?![\d ])")
+_SPACED: Final = re.compile(r"(?<![\d.,])[1-9]\d{0,2}(?:[\s'`\u2019]\d{3})+(?![\d ])")
 _HIDDEN: Final = re.compile("[\u00ad\u200b-\u200f\u202a-\u202e\u2060\ufeff]")  # characters without width
+_NARROW: Final = {0xFF01 + i: 0x21 + i for i in range(94)}  # letters, digits and signs of full width
 _AS_TEXT: Final = re.compile(r"""=?"(.*)"|['=](.*)""")  # ="12.5" and '12.5 of spreadsheets
 _SIGN: Final = r"[+\-\u2010-\u2013\u2212]"  # also hyphens and the en dash, which publishers write for minus
 _CELL: Final = re.compile(
@@ -85,7 +86,7 @@ def number(cell: str, decimal: str = ".") -> Number | None:
 
 @lru_cache(1 << 16)
 def _number(cell: str, decimal: str) -> Number | None:
-    cell = _HIDDEN.sub("", cell).strip()
+    cell = _HIDDEN.sub("", cell).translate(_NARROW).strip()
     cell = next(filter(None, found.groups()), cell) if (found := _AS_TEXT.fullmatch(cell)) else cell
     found = _CELL.fullmatch(_SPACED.sub(lambda group: re.sub(r"\D", "", group[0]), cell))
     if found is None:

@@ -12,7 +12,7 @@ from scipy.sparse import coo_array
 
 from shiftsvd.errors import Part, Refused, Setting, few, plural, sentence
 from shiftsvd.io.base import Opened, bounded, labels, plausible_shape
-from shiftsvd.io.choices import JOIN, Choices, naming
+from shiftsvd.io.choices import JOIN, NOTHING, Choices, naming
 from shiftsvd.io.formats.cells import NO_CLASS, any_number, as_numpy, filled, is_empty, is_gap, number, pa, pc, strings
 from shiftsvd.runs.messages import notice
 
@@ -101,10 +101,8 @@ def _used(names: Sequence[str], rows: Cells, choices: Choices) -> list[int]:
 def _without_features(choices: Choices) -> Refused:
     if not choices.named:
         return Refused("the table has no columns of numbers. Check the delimiter, such as ", Setting("sep", ";"), ".")
-    return Refused(
-        *("no column is left for features: each column holds row names or is excluded. Change ",),
-        *(Setting("ids"), ", ", Setting("drop"), " or ", Setting("columns"), "."),
-    )
+    none = "no column is left for features: each column holds row names or is excluded. Change "
+    return Refused(none, Setting("ids"), ", ", Setting("drop"), " or ", Setting("columns"), ".")
 
 
 def _are_numbers(cells: Sequence[str], decimal: str, choices: Choices) -> bool:
@@ -118,21 +116,23 @@ def _are_numbers(cells: Sequence[str], decimal: str, choices: Choices) -> bool:
 def _label(names: Sequence[str], rows: Cells, short: bool, choices: Choices) -> tuple[int | None, str | None]:
     if choices.ids is not None and choices.ids in names:
         return list(names).index(choices.ids), None
-    name = names[0]
+    used = _used(names, rows, NOTHING)  # a line that begins with a delimiter has an empty column in front
+    first = used[0] if used else 0
+    name, column = names[first], [row[first] for row in rows]
     if len(names) == 1 or name in (*choices.drop, *choices.columns, *choices.one_hot):
         return None, None
     if short:
         return 0, "the header has no name for this column"
-    if name == "" and any(row[0].strip() for row in rows):
-        return 0, "this column has no name"
-    cells = [row[0].strip() for row in rows if not is_gap(row[0])]
+    if name == "" and any(map(str.strip, column)):
+        return first, "this column has no name"
+    cells = [cell.strip() for cell in column if not is_gap(cell)]
     n_numbers = sum(any_number(cell.strip("()")) for cell in cells)
     if 2 * n_numbers >= len(cells) or 2 * len(cells) < len(rows):
         return None, None
     if len(set(cells)) == len(cells) and not n_numbers:
-        return 0, "it holds text without repeats"
+        return first, "it holds text without repeats"
     is_name = says_identifiers(name) or _NAMES.fullmatch(name.strip()) is not None
-    return (0, "it holds text and has a usual name for identifiers") if is_name else (None, None)
+    return (first, "it holds text and has a usual name for identifiers") if is_name else (None, None)
 
 
 def says_identifiers(name: str) -> bool:
@@ -361,9 +361,8 @@ class _Axis:
         elif pa.types.is_integer(column.type):
             self._parts.append(as_numpy(column).astype(np.int64))
         else:
-            raise Refused(
-                f"the {self._what}s of triplets must be positions (integers from 0) or names (texts), got {column.type}"
-            )
+            rule = "must be positions (integers from 0) or names (texts)"
+            raise Refused(f"the {self._what}s of triplets {rule}, got {column.type}")
 
     def places(self) -> npt.NDArray[np.int64]:
         places = np.concatenate(self._parts)

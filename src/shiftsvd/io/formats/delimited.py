@@ -67,6 +67,9 @@ _NOTE = re.compile(r"\W*[^\W\d][^,;\t|:=]*[:=]")  # Source: registry
 _SKIPPED = 6  # beginnings of rows that an error names for `comment`
 _VALUELESS = 1000  # rows of a block without values that are looked at
 _ADDENDS = 3  # rows, and entries that are not zero, from which a last row of sums is a total
+_CHANCE = 0.01  # probability of a sample below which a last row without a label is compared with means and medians
+_LOOSE = 0.01  # relative difference to the sums from which a last row with a label such as Total of Russia is none
+_KEPT = 1 << 16  # numbers of a table whose medians are computed
 _BOUNDS = 100  # totals below which a sum may begin
 
 
@@ -123,6 +126,7 @@ class Rows:
         self._excess: Any = 0.0  # the sums of the totals above
         self._n_excess = 0
         self._labels = set[str]()
+        self._small = list[npt.NDArray[Any]]()  # the rows of a small table
         self._top: tuple[npt.NDArray[np.float64], list[str | float]] | None = None  # the first row
         # Rows that repeat the header, and rows of empty cells: the number of rows above each without them.
         self._headers, self._blanks = list[int](), list[int]()
@@ -168,11 +172,7 @@ class Rows:
         return [
             *self._of_ragged(),
             *self._of_totals(),
-            *(
-                [of_text_columns(held, alone=self.head.width == 1, has_names=self.form.label is not None)]
-                if held
-                else ()
-            ),
+            *of_text_columns(held, alone=self.head.width == 1, has_names=self.form.label is not None),
             *found,
             *self._of_open_marks([tally for tally in read if tally.is_open and tally.decimal not in proven]),
             *(each for j, classes in self._categories() for each in of_variants(self.head.called[j], classes)),
@@ -194,12 +194,11 @@ class Rows:
         # Where semicolons are between columns, points often separate thousands.
         source = self.head.source
         if tallies and isinstance(source, TextRows) and source.separator == ";":
-            one, mark = tallies[0], tallies[0].decimal
+            name, mark = tallies[0].name, tallies[0].decimal
             read = f"is read with {mark!r} as the decimal mark, but may be a whole number"
-            use_other = Setting("thousands", mark), " if it separates thousands"
-            yield Finding(
-                f"column {one.name!r}: {one.grouped} {read}.", (use_other,), (one.name,), is_error=False, applies=False
-            )
+            text = f"column {name!r}: {tallies[0].grouped} {read}."
+            uses = ((Setting("thousands", mark), " if it separates thousands"),)
+            yield Finding(text, uses, (name,), is_error=False, applies=False)
 
     def _categories(self) -> Iterator[tuple[int, Iterable[str]]]:
         yield from () if self.choices.remembered else self.form.classes.items()
@@ -211,6 +210,9 @@ class Rows:
         if n := len(self._headers):
             repeat = "row that repeats the header is" if n == 1 else f"{n:,} rows that repeat the header are"
             yield Finding(f"the {repeat} not used.", is_error=False)
+        if begin := self.head.numbered:
+            row = f"row {self.head.row:,} holds whole numbers that may number the columns, and is used as a sample."
+            yield Finding(row, self._skip([begin]), is_error=False)
         if n := self._blank.count:
             used = "not used" if self.form.label is not None else "used as a sample" if n == 1 else "used as samples"
             text = f"{plural(n, 'row')} of empty cells {'is' if n == 1 else 'are'} {used} ({self._blank.places})."
@@ -230,9 +232,8 @@ class Rows:
             said = {mark for tally in self.tallies.values() for mark in tally.marks}
             marks = [mark for mark in self.choices.na if mark not in said and not self._is_marked(mark)]
             if marks:
-                yield Finding(
-                    f"no cell of a feature has the missing value {' or '.join(map(repr, marks))}.", is_error=False
-                )
+                text = f"no cell of a feature has the missing value {' or '.join(map(repr, marks))}."
+                yield Finding(text, is_error=False)
 
     def _is_marked(self, mark: str) -> bool:
         return any(not self.numbers.marked.isdisjoint(values_of([mark], decimal)) for decimal in OTHER)
@@ -275,7 +276,8 @@ class Rows:
 
     def _skip(self, begins: Sequence[str]) -> tuple[tuple[Part, ...], ...]:
         source = self.head.source
-        if not isinstance(source, TextRows) and source.names is not None:  # rows of a database have no beginnings
+        is_stored = not isinstance(source, TextRows) and source.names is not None
+        if is_stored or any("\n" in begin for begin in begins):  # comments are beginnings of lines
             return ()
         return ((naming("comment", begins), f" to skip {'it' if len(begins) == 1 else 'them'}"),)
 
@@ -331,16 +333,12 @@ class Rows:
             self._add_ragged(self.head.row + before + (row.number or 0) - 1, row.actual_columns, row.text)
             return "skip"
 
+        read = arrow_csv.ReadOptions(column_names=names, block_size=len(piece) + 1, use_threads=False)
+        parse = arrow_csv.ParseOptions(delimiter=source.separator, newlines_in_values=True, invalid_row_handler=invalid)
+        convert = arrow_csv.ConvertOptions(column_types=dict.fromkeys(names, pa.string()))
+        pool = pa.system_memory_pool()  # the default pool does not return freed memory to the system
         try:
-            table = arrow_csv.read_csv(
-                pa.BufferReader(piece),
-                arrow_csv.ReadOptions(column_names=names, block_size=len(piece) + 1, use_threads=False),
-                arrow_csv.ParseOptions(
-                    delimiter=source.separator, newlines_in_values=True, invalid_row_handler=invalid
-                ),
-                arrow_csv.ConvertOptions(column_types=dict.fromkeys(names, pa.string())),
-                memory_pool=pa.system_memory_pool(),  # the default pool does not return freed memory to the system
-            )
+            table = arrow_csv.read_csv(pa.BufferReader(piece), read, parse, convert, pool)
         except (UnicodeDecodeError, pa.ArrowInvalid) as error:
             if isinstance(error, UnicodeDecodeError) or "invalid UTF8" in str(error):
                 raise undecoded(self._path, source.form) from error
@@ -349,6 +347,11 @@ class Rows:
         return batches[0] if batches else pa.RecordBatch.from_pylist([], table.schema)
 
     def _add_ragged(self, row: int, count: int, text: str) -> None:
+        source = self.head.source
+        if isinstance(source, TextRows) and source.form.blanks:  # the words of a note are cells
+            words = text.split()
+            text, is_note = " ".join(words), 2 * sum(map(any_number, words)) < len(words)
+            count = 1 if is_note and count != self.head.width - 1 else count  # R wraps a wide table below its header
         if text.strip("\0\x1a \t\r\n"):  # zero bytes, and the sign of the end of a file of DOS, are no row
             self.ragged.append((row, count, text if len(self.ragged) < _RAGGED else ""))
 
@@ -432,7 +435,8 @@ class Rows:
 
     def _beginning(self, cells: Sequence[str | float]) -> str:
         source = self.head.source
-        return (source.separator if isinstance(source, TextRows) else ",").join(map(str, cells))
+        mark = "," if not isinstance(source, TextRows) else " " if source.form.blanks else source.separator
+        return mark.join(map(str, cells))
 
     def _is_total(self, cells: Sequence[str | float], row: int) -> bool:
         place, cell = next(((j, cell) for j, cell in enumerate(cells) if cell != ""), (-1, ""))
@@ -451,10 +455,7 @@ class Rows:
         elif total and total not in [label for label, _ in self._totals.values()]:
             self.total = f"a total ({total!r})"
         elif self.n_rows >= _ADDENDS:
-            at = [j for j in self.form.numeric if not is_gap(str(cells[j]))]
-            found = [value_of(cells[j], self.head.decimals[j]) for j in at]
-            if at and None not in found:
-                self._compare(np.array(found, np.float64), at, cells, place)
+            self._compare(cells, place, row)
         return bool(self.total)
 
     def _refuse_note(self, cells: Sequence[str | float], i: int) -> None:
@@ -468,7 +469,8 @@ class Rows:
             self._blank.add(1, (row,))
         elif len(filled) == 1 < len(cells):
             (j, cell), begin = filled[0], self._beginning(cells[: filled[0][0] + 1])
-            if j not in self.form.numeric and (len(cells) > 2 or _NOTE.match(cell)):
+            is_name = j in self.form.texts or j not in self.form.numeric
+            if is_name and (len(cells) > 2 or _NOTE.match(cell)):
                 self._named.text = self._named.text or cell
                 self._named.add(1, (row,), begin)
             elif (tally := self.tallies.get(j)) and tally.forget(cell):
@@ -489,31 +491,49 @@ class Rows:
         new = {each.text for each in seen if each and each.count == 1}
         return 1 < len(new) == len(read)
 
-    def _compare(
-        self, values: npt.NDArray[np.float64], at: Sequence[int], cells: Sequence[str | float], place: int
-    ) -> None:
-        """Remove a last row of sums of the others. Name one with their rounded sums or means, or their number."""
-        of, label = self.numbers, str(cells[place])
+    def _compare(self, cells: Sequence[str | float], place: int, row: int) -> None:
+        """Remove a last row of sums of the others. Name one with rounded sums, means or medians, or their number."""
+        at = [j for j in self.form.numeric if not is_gap(str(cells[j]))]
+        found = [value_of(cells[j], self.head.decimals[j]) for j in at]
+        if not at or None in found:
+            return
+        values, of, label = np.array(found, np.float64), self.numbers, str(cells[place])
         many = np.sum((of.counts[at] >= _ADDENDS) & (of.sums[at] != 0))
         rounding = SUMMED if self.form.dtype == np.float32 else 1e-9
         n, errors = np.maximum(of.n_numbers[at], 1), rounding * of.sizes[at]
         are_sums, means = bool(np.all(np.abs(values - of.sums[at]) <= errors)), of.sums[at] / n
         has_no_name = self.form.label is not None and cells[self.form.label] == ""
         is_free = has_no_name or place not in self.form.numeric
+        is_free &= len(at) > 1 or len(at) < len(self.form.numeric)
         is_sign = not any(map(str.isalnum, label))  # SAP writes * for a total
+        steps = np.array([last_place(str(cells[j])) for j in at])
+        chance = np.prod(np.minimum(1, steps / np.maximum(of.deviations[at], steps)))  # of a sample at these numbers
         if are_sums and many > (0 if is_sign else 1):
             of_what = f"{label!r}, the sum of the others," if number(label) is None else "of sums"
             self.total = f"a total ({of_what})"
         elif has_no_name and many > 1 and bool(np.all(np.abs(values - means) <= errors / n)):
             self.total = "a row of means"
-        elif many and is_free and (len(at) > 1 or len(at) < len(self.form.numeric)):
-            steps = np.array([last_place(str(cells[j])) for j in at])
-            wanted = {"rounded sums": of.sums[at], "rounded means": means} if many > 1 else {}
-            found = [what for what, each in wanted.items() if np.all(np.abs(values - each) <= 0.5000001 * steps)]
-            found += ["sum"] * are_sums + ["number"] * bool(np.all(values == of.n_numbers[at]))
-            if found:
+        elif many and (is_free or chance < _CHANCE):
+            wanted = {"rounded sums": of.sums[at]}
+            wanted |= {"rounded means": means, "medians": self._medians(at)} if chance < _CHANCE else {}
+            loose = _LOOSE if self._maybe.get(row, ("", ""))[0] else 0  # its label may be that of a total
+
+            def is_near(other: npt.NDArray[np.float64]) -> bool:
+                margins = np.maximum(0.5000001 * steps, loose * np.abs(other)) + errors / n
+                return bool(np.all(np.abs(values - other) <= margins))
+
+            holds = [what for what, each in wanted.items() if many > 1 and is_near(each)]
+            holds += ["sum"] * are_sums + ["number"] * bool(is_free and np.all(values == of.n_numbers[at]))
+            if holds:
                 called = "without a name" if place in self.form.numeric else repr(label)
-                self._summary = found[0], called, self._beginning(cells[: place + 1])
+                self._summary = holds[0], called, self._beginning(cells[: place + 1])
+
+    def _medians(self, at: Sequence[int]) -> npt.NDArray[np.float64]:
+        """Return the medians of a small table, else NaN."""
+        if sum(map(len, self._small)) < self.n_rows or not np.all(self.numbers.n_numbers[at]):
+            return np.full(len(at), np.nan)
+        places = [self.form.numeric.index(j) for j in at]
+        return np.asarray(np.nanmedian(np.concatenate(self._small)[:, places], axis=0), np.float64)
 
     def _add_right_sum(self, numbers: npt.NDArray[np.float64]) -> None:
         if self._is_right_sum:
@@ -545,6 +565,8 @@ class Rows:
             self._refuse_note(row_of(batch, i), i)
         if not self.n_rows and len(numbers):
             self._top = numbers[0].copy(), row_of(batch, 0)
+        if numbers.size + sum(each.size for each in self._small) <= _KEPT:
+            self._small.append(numbers)
         self._add_right_sum(numbers)
         about = form, self.head.called, self.choices.na, lambda i: self._place(self.n_rows + i)
         numbers = with_indicators(numbers, batch, *about)

@@ -8,9 +8,11 @@ from collections.abc import Sequence
 from contextlib import suppress
 from itertools import filterfalse, islice, pairwise, takewhile
 from pathlib import Path
-from typing import NamedTuple, NoReturn
+from typing import NamedTuple
 
-from shiftsvd.errors import Refused, Setting, plural
+import numpy as np
+
+from shiftsvd.errors import Part, Refused, Setting, plural
 from shiftsvd.io.base import bounded_width
 from shiftsvd.io.choices import Choices
 from shiftsvd.io.formats.cells import OTHER, any_number, is_gap, number
@@ -21,11 +23,13 @@ from shiftsvd.io.formats.totals import is_total
 
 _SEP_LINE = re.compile(r"sep=.[ \t]*\r?\n", re.IGNORECASE)  # first line that spreadsheets write
 _RULE = re.compile(r"[-=+|: ]*(-{4}|={4}|[|+]:?-{3})[-=+|: ]*")  # a line drawn between header and rows
+_NO_TABLE = re.compile(r"\s*((\w+\()?\[\s*[\[{]|\{\s*\"|<(table|html|\?xml|!doctype)\b)", re.IGNORECASE)
 _SEPARATORS = ",\t;|"
 _GROUPED = re.compile(r"[+-]?[1-9]\d{0,2},\d{3}")
 _SHOWN = 60  # characters of a line in an error
 _ENOUGH = 20  # cells that prove the decimal mark of a column
 _ABOVE = 30  # lines among which the header is searched
+_ABOVE_ROWS = 3  # rows from which a row above them is compared with them
 
 
 class TextRow(NamedTuple):
@@ -54,6 +58,7 @@ class Head(NamedTuple):
     proven: frozenset[str]  # decimal marks that cannot separate thousands, such as that of 59.4
     form: Layout
     triplets: Positions | None
+    numbered: str = ""  # beginning of a first row that may number the columns
 
     @property
     def called(self) -> Sequence[str]:
@@ -89,14 +94,12 @@ def head_of(
 
 
 def _is_row(cells: list[str], others: Sequence[TextRow], key: str | None) -> bool:
-    # A first line of numbers is a row, except 0, 1, 2, ...: pandas writes these as names.
-    if all(map(_is_header_number, cells)) and cells != list(map(str, range(len(cells)))):
-        return True
-    return (
-        _is_sample(cells, others)
-        or _is_counted(cells, others)
-        or (key == "triplets" and _is_header_number(cells[min(2, len(cells) - 1)]))
-    )
+    # A first line of numbers is a row, except 0, 1, 2, ...: pandas writes these as names. R numbers the rows that it
+    # prints.
+    are_numbers = all(map(_is_header_number, cells)) and cells != list(map(str, range(len(cells))))
+    are_counted = len(others) > 1 and _are_numbered([cells, *(row.cells for row in others)])
+    is_triplet = key == "triplets" and _is_header_number(cells[min(2, len(cells) - 1)])
+    return are_numbers or are_counted or is_triplet or _is_sample(cells, others)
 
 
 def _names_of_columns(cells: Sequence[str], rows: Sequence[TextRow]) -> tuple[Sequence[str], bool]:
@@ -107,19 +110,16 @@ def _names_of_columns(cells: Sequence[str], rows: Sequence[TextRow]) -> tuple[Se
         return [*cells, *[""] * more], False
     if more != 1 or not any(map(any_number, rows[0].cells)):
         return cells, False
-    if len(cells) == 1 and not _are_counted(rows):
+    # Names of rows such as those of R are texts, or 1, 2, 3.
+    are_names = not all(any_number(row.cells[0]) for row in rows) or _are_numbered([row.cells for row in rows])
+    if len(cells) == 1 and not are_names:
         two = "the header has one name, but the rows have two cells. If their commas are decimal marks, use "
         raise Refused(two, Setting("sep", ";"), ". If their first cells are row names, add a name for these.")
     return ["", *cells], True
 
 
-def _are_counted(rows: Sequence[TextRow]) -> bool:
-    """Return True for row names such as those of R: texts, or 1, 2, 3."""
-    return not all(any_number(row.cells[0]) for row in rows) or _are_numbered(rows)
-
-
-def _are_numbered(rows: Sequence[TextRow]) -> bool:
-    return [row.cells[0].strip() for row in rows] == [str(i + 1) for i in range(len(rows))]
+def _are_numbered(rows: Sequence[Sequence[str]]) -> bool:
+    return [cells[0].strip() for cells in rows] == numbered(len(rows))
 
 
 def _is_sample(cells: Sequence[str], rows: Sequence[TextRow]) -> bool:
@@ -131,13 +131,6 @@ def _is_sample(cells: Sequence[str], rows: Sequence[TextRow]) -> bool:
     values = [found.value for found in map(number, others) if found]
     is_unlike = any(value % 1 for value in values) and values != sorted(set(values))
     return is_unlike or ("0" in forms[0] and {*forms, re.sub(r"\d+", "0", name)} == {forms[0]})
-
-
-def _is_counted(cells: Sequence[str], rows: Sequence[TextRow]) -> bool:
-    """Return True for a first line that begins with 1 above lines that begin with 2, 3, ..., as R prints rows."""
-    found = [number(line[0].strip()) for line in (cells, *(row.cells for row in rows))]
-    counted = [each.value for each in found if each] == list(range(1, len(found) + 1))
-    return len(found) > 2 and counted and not all(map(_is_header_number, cells))
 
 
 def _are_padded(rows: Sequence[TextRow], width: int) -> bool:
@@ -157,7 +150,9 @@ def _headed(
 ) -> Head:
     width = len(rows[0].cells) if names is None else len(names)
     called = numbered(width) if names is None else names
-    cut = [row.notation for row in rows if len(row.cells) == width and any(map(str.strip, row.cells))]
+    is_numbered = names is not None and _numbers_columns(*rows)
+    rest = rows[is_numbered:]
+    cut = [row.notation for row in rest if len(row.cells) == width and any(map(str.strip, row.cells))]
     if not choices.keep_total:
         cut = [cells for cells in cut if not is_total(cells)] or cut
     decimals, proven = _decimals(list(zip(*cut, strict=True)) or [()] * width, called, choices)
@@ -165,7 +160,30 @@ def _headed(
     schema = source.schema if isinstance(source, Stored) else None
     form = Layout(None, [where[2]]) if where else layout_of(called, cut, short, decimals, choices, schema)
     begins = source if above is None or isinstance(source, Stored) else source._replace(skip=above.end)
-    return Head(begins, width, names, 1 + (above.line if above else choices.skip), decimals, proven, form, where)
+    begin = 1 + (above.line if above else choices.skip)
+    return Head(
+        begins, width, names, begin, decimals, proven, form, where, _start(rows[0], rows) if is_numbered else ""
+    )
+
+
+def _numbers_columns(first: TextRow, *others: TextRow) -> bool:
+    """Return True for a row of years or of 1, 2, 3, ... above rows that are not whole numbers."""
+    places = [j for j, cell in enumerate(first.cells) if cell.strip() and (j or any_number(cell))]
+    values = [_whole(first.cells[j]) for j in places]
+    if len(others) < _ABOVE_ROWS or len(values) < 2 or None in values:
+        return False
+    counts, years = np.diff(np.array(values)), [1900 <= value <= 2100 for value in values if value]
+    if not (np.all(counts == 1) or (all(years) and np.all(counts >= 0))):
+        return False
+    alike = [row for row in others if len(row.cells) == len(first.cells)]
+    has_no_name = not first.cells[0].strip() and all(row.cells[0].strip() for row in alike)
+    n_whole = sum(all(_whole(row.cells[j]) is not None for j in places) for row in alike)
+    return has_no_name or 2 * n_whole < len(alike)
+
+
+def _whole(cell: str) -> float | None:
+    found = number(cell)
+    return found.value if found and not found.unit and not found.limit and found.value % 1 == 0 else None
 
 
 def _grid_rows(grid: Grid | Stored) -> list[TextRow]:
@@ -199,6 +217,8 @@ def text_rows(path: Path, choices: Choices, memory_limit: int | str | None) -> t
     if not text.strip():
         below = f" below its first {plural(choices.skip, 'line')}" if skipped else ""
         raise ValueError(f"{path} is empty{below}. Check that the file is complete.")
+    if _NO_TABLE.match(text):
+        raise ValueError(f"{path} holds a printed array, JSON or HTML, not a table. Save the data as CSV.")
     first_line = text.lstrip().partition("\n")[0]
     bounded_width(path, 1 + max(map(first_line.count, choices.sep or _SEPARATORS)), memory_limit)
     separator, found = _cut(path, text, is_all, choices.sep)
@@ -247,8 +267,9 @@ def _cut(path: Path, text: str, is_all: bool, separator: str | None) -> tuple[st
 
 
 def _fits(records: Sequence[TextRow]) -> bool:
-    width = _usual_width(records)
-    return width > 1 and all(len(each.cells) == width for each in records[1:])
+    width, rows = _usual_width(records), records[1:]
+    has_numbers = any(any_number(cell) for row in rows for cell in row.cells)
+    return width > 1 and has_numbers and all(len(row.cells) == width for row in rows)
 
 
 def _usual_width(records: Sequence[TextRow]) -> int:
@@ -265,7 +286,7 @@ def _fitness(records: Sequence[TextRow]) -> tuple[bool, float, float, int]:  # a
 
 
 def _records(path: Path, text: str, is_all: bool, separator: str) -> list[TextRow]:
-    if _are_blanks(separator, text):
+    if are_blanks := _are_blanks(separator, text):
         text, separator = tabbed(text), "\t"
     lines = list(io.StringIO(text, newline=""))
     reader = csv.reader(lines, delimiter=separator, strict=True)
@@ -275,12 +296,11 @@ def _records(path: Path, text: str, is_all: bool, separator: str) -> list[TextRo
             read = "".join(lines[line : reader.line_num])
             end, line = end + len(read.encode()), reader.line_num
             if cells:
-                found.append(TextRow(cells, end, line, read))
+                found.append(TextRow(cells, end, line, read.replace("\t", " ") if are_blanks else read))
     except csv.Error as error:
         if is_all or len(found) < 2:
-            raise ValueError(
-                f"{path} cannot be read: {error} in its first lines. Check the quotation marks."
-            ) from error
+            why = f"{error} in its first lines. Check the quotation marks."
+            raise ValueError(f"{path} cannot be read: {why}") from error
     return found
 
 
@@ -288,20 +308,27 @@ def _refuse_lines_above(records: Sequence[TextRow]) -> None:
     """Raise `Refused` for titles above the header, and for labels or units below it."""
     width = _usual_width(records)
     _refuse_cut_numbers(records[0].cells, [row for row in records[1:] if len(row.cells) == width])
-    begin = _first_line(records, width)
-    named = _above_numbers([row.cells for row in records[begin:] if len(row.cells) == width])
-    if len(records[begin].cells) < width:
-        named = named[:1]
+    n_above = next(i for i, row in enumerate(records) if len(row.cells) == width)
+    begin = _first_line(records, width, n_above)
+    rows = [row for i, row in enumerate(records) if i >= begin and (i < n_above or len(row.cells) == width)]
+    named = _above_numbers([row.cells if len(row.cells) == width else ["", *row.cells] for row in rows])
     texts = [set(filterfalse(_is_value, cells)) for cells in named]
-    full = (i for i, each in enumerate(texts) if all(named[0]) or len(each) == len(named[0]))
-    if first := begin + next(full, 0):
-        line = records[first - 1].line
-        seems = f"the table seems to begin with the line {' '.join(records[first].cells).strip()[:_SHOWN]!r}. "
-        raise Refused(f"{seems}Use ", Setting("skip", line), f" to skip {plural(line, 'line')} above it.")
+    has_names = bool(named) and all(named[0]) and list(map(str.strip, rows[0].cells)) != numbered(width)
+    first = next((i for i, each in enumerate(texts) if has_names or len(each) == len(named[0])), 0)
+    parts: list[Part] = []
+    if place := records.index(rows[first]):
+        line = records[place - 1].line
+        seems = f"the table seems to begin with the line {' '.join(rows[first].cells).strip()[:_SHOWN]!r}. Use "
+        if place == 1 < len(records[0].cells) and any(map(any_number, rows[first].cells)):
+            counted = f"the first line has {len(records[0].cells)} cells, but the rows have {width}."
+            seems = f"{counted} Correct it. If it is no header, use "
+        parts += [seems, Setting("skip", line), f" to skip {plural(line, 'line')} above it."]
     # A row of one text may hold missing values, unless labels are below.
     last = max((i for i, each in enumerate(texts) if len(each) > 1), default=0)
-    if labels := [i for i, each in enumerate(texts[: last + 1]) if i and each]:
-        _refuse_labels(records, labels)
+    if labels := [rows[i] for i in range(first + 1, last + 1) if texts[i]]:
+        parts += [" "] * bool(parts) + _about_labels(labels, records, "the" if not parts else "The")
+    if parts:
+        raise Refused(*parts)
 
 
 def _refuse_cut_numbers(names: Sequence[str], rows: Sequence[TextRow]) -> None:
@@ -315,12 +342,12 @@ def _refuse_cut_numbers(names: Sequence[str], rows: Sequence[TextRow]) -> None:
     if not has_pairs or any(row.text.count(",") < len(row.cells) - 1 for row in rows):
         return
     # R writes no name for the column of row names.
-    if more > 1 or (says_identifiers(names[0]) and not _are_numbered(rows)) or _have_thousands(rows):
+    is_numbered = _are_numbered([row.cells for row in rows])
+    if more > 1 or (says_identifiers(names[0]) and not is_numbered) or _have_thousands(rows):
         cells = f"row {rows[0].line} has {len(rows[0].cells)} cells, but the header has {len(names)}."
-        raise Refused(
-            f"{cells} Commas are delimiters, but may also be decimal marks or separate thousands. Save the table with "
-            "semicolons or tabs between cells. If the first column has no name, add one to the header."
-        )
+        commas = "Commas are delimiters, but may also be decimal marks or separate thousands. Save the table with "
+        remedy = "semicolons or tabs between cells. If the first column has no name, add one to the header."
+        raise Refused(f"{cells} {commas}{remedy}")
 
 
 def _have_thousands(rows: Sequence[TextRow]) -> bool:
@@ -329,12 +356,12 @@ def _have_thousands(rows: Sequence[TextRow]) -> bool:
     return any(any(row.cells[j + 1].startswith("0") for row in rows) for j in set[int].intersection(*pairs))
 
 
-def _first_line(records: Sequence[TextRow], width: int) -> int:
-    begin, n_names = next(i for i, row in enumerate(records) if len(row.cells) == width), len(records[0].cells)
-    if begin != 1 or not any(map(any_number, records[1].cells)):
-        return begin
+def _first_line(records: Sequence[TextRow], width: int, n_above: int) -> int:
     # R writes no name for the column of row names, and other programs delimiters at the end of rows.
-    return 0 if n_names == width - 1 or _are_padded(records[1:], n_names) else 1
+    n_names = len(records[0].cells)
+    is_short = n_names == width - 1 and all(len(row.cells) == n_names for row in records[:n_above])
+    is_header = is_short or _are_padded(records[n_above:], n_names)
+    return 0 if is_header and any(map(any_number, records[n_above].cells)) else n_above
 
 
 def _above_numbers(rows: Sequence[Sequence[str]]) -> list[list[str]]:
@@ -347,17 +374,16 @@ def _above_numbers(rows: Sequence[Sequence[str]]) -> list[list[str]]:
     return [[row[j].strip() for j in numeric] for row in (above[:1] if len(above) == len(rows) else above)]
 
 
-def _refuse_labels(records: Sequence[TextRow], labels: Sequence[int]) -> NoReturn:
-    starts = [_start(records[i].text, [each.text for each in records]) for i in labels]
-    rows = "the row below the header holds" if len(labels) == 1 else f"{len(labels)} rows below the header hold"
-    comments = [part for start in starts for part in (" and ", Setting("comment", start))][1:]
+def _about_labels(labels: Sequence[TextRow], records: Sequence[TextRow], the: str) -> list[Part]:
+    rows = f"{the} row below the header holds" if len(labels) == 1 else f"{len(labels)} rows below the header hold"
+    comments = [part for row in labels for part in (" and ", Setting("comment", _start(row, records)))][1:]
     it = "it" if len(labels) == 1 else "them"
-    raise Refused(f"{rows} labels or units, not numbers. Use ", *comments, f" to skip {it}.")
+    return [f"{rows} labels or units, not numbers. Use ", *comments, f" to skip {it}."]
 
 
-def _start(line: str, lines: Sequence[str]) -> str:
+def _start(row: TextRow, records: Sequence[TextRow]) -> str:
     """Return a short beginning of a line that no other line has."""
-    line, lines = line.lstrip('"'), [each.lstrip('"') for each in lines]
+    line, lines = row.text.lstrip('"'), [each.text.lstrip('"') for each in records]
     lengths = (n for n in range(6, _SHOWN) if sum(each.startswith(line[:n].strip()) for each in lines) == 1)
     return line[: next(lengths, _SHOWN)].strip()
 

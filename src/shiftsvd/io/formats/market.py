@@ -128,10 +128,8 @@ def _check_header(path: Path, header: _Header, memory_limit: int | str | None) -
     sparse, sizes = header.sparse, header.sizes
     if len(sizes) != (3 if sparse else 2) or min(sizes) < 0:
         rule = "the numbers of rows, columns and entries" if sparse else "the numbers of rows and columns"
-        raise ValueError(
-            f"{path}, line {header.n_lines:,}: the size line must hold {rule}, got {' '.join(map(str, sizes))}. Write "
-            "the file again."
-        )
+        must = f"the size line must hold {rule}, got {' '.join(map(str, sizes))}. Write the file again."
+        raise ValueError(f"{path}, line {header.n_lines:,}: {must}")
     plausible_shape(path, sizes[:2], memory_limit)
     # A symmetric array may hold the half below the diagonal alone.
     entries = sizes[2] if sparse else (sizes[0] * (sizes[1] - 1)) // 2
@@ -145,10 +143,8 @@ def _check_header(path: Path, header: _Header, memory_limit: int | str | None) -
 def _header(path: Path, stream: IO[bytes]) -> _Header:
     banner = stream.readline(_HEADER).decode("ascii", "replace").lower().split()
     if len(banner) < 3 or banner[0] != "%%matrixmarket" or banner[2] not in ("coordinate", "array"):
-        raise ValueError(
-            f"{path} is not a MatrixMarket file: it must begin with '%%MatrixMarket matrix coordinate' (or array). "
-            "Write it with scipy.io.mmwrite."
-        )
+        must = "it must begin with '%%MatrixMarket matrix coordinate' (or array). Write it with scipy.io.mmwrite."
+        raise ValueError(f"{path} is not a MatrixMarket file: {must}")
     left, count = _HEADER, 1
     while line := stream.readline(left):
         left, count = left - len(line), count + 1

@@ -101,11 +101,13 @@ def of_variants(name: str, categories: Iterable[str]) -> Iterator[Finding]:
 _OF_TEXTS: Final = {"one_hot": _COLUMNS, "label_column": 1, "ids": 1, "drop": None}
 
 
-def of_text_columns(tallies: Sequence[Tally], *, alone: bool = False, has_names: bool = False) -> Finding:
+def of_text_columns(tallies: Sequence[Tally], *, alone: bool = False, has_names: bool = False) -> list[Finding]:
     """Return the finding about features that hold texts: an option for each; `alone` if there is one column."""
+    if not tallies:
+        return []
     text, names = _told_of_texts(tallies, has_names), tuple(tally.name for tally in tallies)
     if all(tally.has_wrong_decimal for tally in tallies):
-        return Finding(text, (tallies[0].other_decimal,), names)
+        return [Finding(text, (tallies[0].other_decimal,), names)]
     free = [tally for tally in tallies if not tally.is_needed]
     these = "this column" if len(tallies) - len(free) == 1 else "these columns"
     by_hand = f"correct {these} in the file" if len(free) < len(tallies) else ""
@@ -114,7 +116,7 @@ def of_text_columns(tallies: Sequence[Tally], *, alone: bool = False, has_names:
     for setting, most in _OF_TEXTS.items():
         helped = [tally.name for tally in free if setting in _settings(tally, has_names)]
         uses += [use(setting, helped, most)] if helped else []
-    return Finding(text, tuple(uses), names, best=len(uses) - 1, by_hand=by_hand)
+    return [Finding(text, tuple(uses), names, best=len(uses) - 1, by_hand=by_hand)]
 
 
 def _told_of_texts(tallies: Sequence[Tally], has_names: bool) -> str:
@@ -164,9 +166,8 @@ def of_codes(tallies: Sequence[Tally]) -> Iterator[Finding]:
     found = [tally for tally in tallies if tally.n_codes and not tally.is_class]
     names = [tally.name for tally in found]
     if len(found) > _NAMED:
-        text = (
-            f"{len(found):,} columns have 2 to 5 different whole numbers, which may be categories: {shown(names, 3)}."
-        )
+        many = f"{len(found):,} columns have 2 to 5 different whole numbers"
+        text = f"{many}, which may be categories: {shown(names, 3)}."
         uses = Setting("one_hot"), " for categories without an order"
         yield Finding(text, (uses,), is_error=False, applies=False, by_hand=_ORDERED)
         return
@@ -210,10 +211,8 @@ def refuse_other_units(found: Notation, known: Units) -> None:
         if (own or other) in FACTORS and not unit_of_header(name):
             has = f"the unit {own!r}, such as {found.cells[name]}, but none" if own else f"no unit, but {other!r}"
             remedy = "remove the units from its cells" if own else f"add {other!r} to its cells"
-            raise Refused(
-                f"column {name!r} has {has} in {where}. Convert the column, or {remedy} if the numbers are in the unit "
-                f"of {where}."
-            )
+            or_remedy = f"Convert the column, or {remedy} if the numbers are in the unit of {where}."
+            raise Refused(f"column {name!r} has {has} in {where}. {or_remedy}")
 
 
 def refused(findings: Sequence[Finding]) -> Refused:
@@ -223,6 +222,5 @@ def refused(findings: Sequence[Finding]) -> Refused:
     for i, part in enumerate(parts[1:], start=1):
         if isinstance(part, str) and part.startswith("column") and parts[i - 1] == " ":
             parts[i] = part[0].upper() + part[1:]
-    return Refused(
-        *parts, *((f" {plural(others, 'more finding')} of this kind {are(others)} not shown.",) if others > 0 else ())
-    )
+    parts += [f" {plural(others, 'more finding')} of this kind {are(others)} not shown."] if others > 0 else []
+    return Refused(*parts)

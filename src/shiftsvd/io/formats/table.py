@@ -145,7 +145,7 @@ def _read_rows(path: Path, head: Head, memory_limit: int | str | None, choices: 
         digits = not isinstance(head.source, Stored)
         found = gather(path, rows.triplets(), head.triplets, memory_limit, digits=digits, features=choices.features)
     else:
-        notice_header(path, head.names, head.called[0], head.form.why)
+        notice_header(path, head.names, head.called[head.form.label or 0], head.form.why)
         found = _gather(path, rows, memory_limit, choices)
     findings = rows.findings()
     if errors := [each for each in findings if each.is_error]:
@@ -520,17 +520,19 @@ def _column(table: Rows, j: int, choices: Choices, notes: Sequence[str]) -> Colu
     use: Use = "row names" if is_label else "excluded" if not is_used else "feature"
     why = [f"used for row names: {table.form.why}"] if j == table.form.label and table.form.why else []
     has_range = not tally.is_text and tally.low <= tally.high
+    low, high, deviation = (tally.low, tally.high, float(tally.of.deviations[j])) if has_range else (None, None, None)
+    misfits = {} if tally.is_text else tally.texts
     return ColumnProfile(
         name,
         tally.kind,
         "categories" if is_used and name in choices.one_hot else use,
         _n_missing(tally, choices),
         dict(tally.marks),
-        {} if tally.is_text else {text: tuple(seen.rows) for text, seen in tally.texts.items()},
+        {text: tuple(seen.rows) for text, seen in misfits.items()},
         0 if tally.is_text else tally.n_texts,
-        float(tally.low) if has_range else None,
-        float(tally.high) if has_range else None,
-        float(tally.of.deviations[tally.place]) if has_range else None,
+        low,
+        high,
+        deviation,
         len(tally.distinct) if tally.is_text and tally.distinct is not None else None,
         tally.unit() if tally.units else "",
         tuple(tally.examples),

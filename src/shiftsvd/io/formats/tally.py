@@ -122,20 +122,11 @@ class Tally:
         given = as_texts(column)
         if numbers is not None:  # both texts and numbers
             given = nulled(given, numbers.is_valid())
-        found = (
-            Cells(np.full(len(given), np.nan), filled(given, self._gaps), np.empty(0, np.intp))
-            if self.text
-            else plain_numbers(given, self.decimal, self._gaps)
-        )
-        self._add_missing(given, found.texts)
         if self.text:
-            if self.distinct_texts is not None:
-                texts, different = found.texts.drop_null(), found.texts.drop_null().unique().to_pylist()
-                if len(different) < len(texts) or not self.distinct_texts.isdisjoint(different):
-                    self.repeated = self.repeated or _first_repeated(texts.to_pylist(), self.distinct_texts)
-                self.distinct_texts.update(different)
-                self.distinct_texts = None if len(self.distinct_texts) > _TEXTS else self.distinct_texts
-            return found.values
+            self._add_texts(given)
+            return np.full(len(given), np.nan)
+        found = plain_numbers(given, self.decimal, self._gaps)
+        self._add_missing(given, found.texts)
         for i in self._unlike(found, first).tolist():
             found.values[i] = self._odd(found.texts[i].as_py(), first + i)
         values = self.of.without(found.values, self._missing)
@@ -154,6 +145,17 @@ class Tally:
             self.n_gaps -= int(np.count_nonzero(~np.isnan(stored)))
             found.values[~np.isnan(stored)] = stored[~np.isnan(stored)]
         return found.values
+
+    def _add_texts(self, given: Any) -> None:
+        found = filled(given, self._gaps)
+        self._add_missing(given, found)
+        if self.distinct_texts is not None:
+            texts = found.drop_null()
+            different = texts.unique().to_pylist()
+            if len(different) < len(texts) or not self.distinct_texts.isdisjoint(different):
+                self.repeated = self.repeated or _first_repeated(texts.to_pylist(), self.distinct_texts)
+            self.distinct_texts.update(different)
+            self.distinct_texts = None if len(self.distinct_texts) > _TEXTS else self.distinct_texts
 
     def _unlike(self, found: Cells, first: int) -> npt.NDArray[np.intp]:
         """Parse cells that are written like the first number among odd ones together; return the others."""
@@ -201,14 +203,11 @@ class Tally:
             if found.limit != "<" or self.choices.censored != "half":
                 self.n_gaps += 1
                 return np.nan
-            if found.unit:
-                self.units.setdefault(found.unit, Seen(cell)).add(1, (row,), cell)
-            return found.value / 2
         if found.unit:
             self.units.setdefault(found.unit, Seen(cell)).add(1, (row,), cell)
         if found.unclear:
             self._add_unclear(cell, [row])
-        return found.value
+        return found.value / 2 if found.limit else found.value
 
     def _add_unclear(self, cell: str, rows: Iterable[int], count: int = 1) -> None:
         self.unclear = self.unclear or Seen(cell)
@@ -447,13 +446,11 @@ class Tally:
 
     def _of_far(self, column: str, seen: Seen) -> Finding:
         decimal = number(seen.text, ".") or Number(0)
-        text = (
-            f"{column}: {seen} may mean {decimal.value:g} or {1000 * decimal.value:g}; all other numbers are below 100."
-        )
+        either = f"{decimal.value:g} or {1000 * decimal.value:g}"
+        text = f"{column}: {seen} may mean {either}; all other numbers are below 100."
+        uses = ((Setting("decimal", ","), " for the second"),)
         by_hand = f"write {_cells(seen.count)} in the file {self._as_others}"
-        return Finding(
-            text, ((Setting("decimal", ","), " for the second"),), (self.name,), by_hand=by_hand, applies=False
-        )
+        return Finding(text, uses, (self.name,), by_hand=by_hand, applies=False)
 
     def _of_limits(self, column: str) -> Finding:
         n = _total(self.limits.values())

@@ -2,6 +2,7 @@
 
 import codecs
 import io
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any, NamedTuple
@@ -21,6 +22,7 @@ _DECODED = 8  # bytes of memory for each byte of the sample: raw, joined, decode
 _BLOCK, _LEAST, _SHARE = 1 << 22, 1 << 16, 256
 _LONGEST_ROW = 1 << 24  # bytes
 _OTHERS = "utf-16, cp932 (Japanese), gb18030 (Chinese), cp1250 (Polish, Czech) or cp1251 (Russian)"
+_BLANKS = re.compile(" +")
 _MARKS = {
     codecs.BOM_UTF8: "utf-8",
     codecs.BOM_UTF32_LE: "utf-32",
@@ -53,8 +55,6 @@ def text_form(path: Path, encoding: str | None, comments: tuple[str, ...]) -> Te
 
 
 def _without_mark(path: Path, begin: bytes) -> str:
-    if b"\0" not in begin:
-        return "utf-8"
     even, odd = begin[::2].count(0), begin[1::2].count(0)
     if b"\0" not in begin.rstrip(b"\0"):
         return "utf-8"
@@ -242,7 +242,7 @@ def _without(text: str, comments: tuple[str, ...], quoted: bool) -> tuple[str, b
     for line in text.split("\n"):
         # Cells in quotes begin with their text, unless the comment has quotes itself.
         is_comment = line.startswith(comments) or line.lstrip('"').startswith(comments)
-        if quoted or not (is_comment or (bare and line.replace('"', "").startswith(bare))):
+        if quoted or not (is_comment or (bare and _BLANKS.sub(" ", line.replace('"', "")).strip().startswith(bare))):
             kept.append(line)
             quoted ^= line.count('"') % 2 == 1
     return "\n".join(kept), quoted
