@@ -38,7 +38,6 @@ class TorchArrays(Arrays):
     def check(self, X: Any) -> None:
         if X.requires_grad:
             raise ValueError("the tensor has requires_grad=True, but components have no gradients. Pass X.detach().")
-        self.dtype_of(X)
 
     def up(self, x: Panel) -> Any:
         return torch.from_numpy(np.array(x, order="C")).to(self.device)  # of a copy: strides may be negative
