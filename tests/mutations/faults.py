@@ -2307,7 +2307,7 @@ FAULTS = (
     fault(
         "the means of sparse batches in the rounding of a stream",
         "streaming.py",
-        "self._in_units(moments.M2 if is_dense(C) else _raw_squares(moments))",
+        "self._in_units(moments.M2 if is_dense(C) else squares_about(moments, ORIGIN))",
         "self._in_units(moments.M2)",
         "backends/test_streaming_sketch.py",
         "backends",

@@ -57,14 +57,9 @@ class Blocked(Operator):
 
     # Methods of a block. Operators that are not in memory compute all blocks at once instead.
 
-    def formed(self, rows: Rows) -> Panel:
-        raise NotImplementedError
-
-    def block_moments(self, rows: Rows, weights: Vector | None) -> Moments:
-        raise NotImplementedError
-
-    def block_row_moments(self, rows: Rows, weights: Vector | None) -> Moments:
-        raise NotImplementedError
+    formed: Callable[[Rows], Panel]
+    block_moments: Callable[[Rows, Vector | None], Moments]
+    block_row_moments: Callable[[Rows, Vector | None], Moments]
 
     def describe(self, shape: tuple[int, ...], kind: np.dtype[Any]) -> None:
         parts = () if self.shift is None else (self.shift.L, self.shift.R)
@@ -134,8 +129,9 @@ class Blocked(Operator):
         return [part for _, part in self._each(lambda rows: self.block_row_moments(rows, weights))]
 
     def column_squares(self, weights: Vector | None = None) -> Vector:
-        known = squares_about(self.memo.get("columns"), self.shift) if weights is None else None
-        return self._column_squares(weights) if known is None else known
+        known = self.memo.get("columns") if weights is None else None
+        mu = np.zeros(1) if self.shift is None else self.shift.row_vector()
+        return self._column_squares(weights) if known is None or mu is None else squares_about(known, mu)
 
     @abstractmethod
     def _column_squares(self, weights: Vector | None) -> Vector: ...
@@ -174,9 +170,6 @@ class Blocked(Operator):
     def unshifted(self) -> tuple[Operator, LowRank | None]:
         return self._replace_shift(None), self.shift
 
-    def shift_of(self) -> LowRank | None:
-        return self.shift
-
     def _replace_shift(self, shift: LowRank | None) -> Self:
         return replace(self, shift=shift)  # type: ignore[type-var]
 
@@ -212,10 +205,7 @@ class Blocked(Operator):
 
 
 @range_errors_ignored
-def squares_about(moments: Moments | None, shift: LowRank | None) -> Vector | None:
-    mu = None if moments is None else np.zeros(1) if shift is None else shift.row_vector()
-    if moments is None or mu is None:
-        return None
+def squares_about(moments: Moments, mu: Vector) -> Vector:
     assert moments.M2 is not None
     return np.asarray(moments.M2 + moments.count * np.abs(moments.mean - mu) ** 2)
 
