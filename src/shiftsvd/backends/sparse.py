@@ -108,6 +108,12 @@ def by_rows(S: LowRank) -> LowRank:
     return LowRank(np.ascontiguousarray(S.L), np.ascontiguousarray(S.R))
 
 
+def with_data(X: CSR, data: Vector) -> CSR:
+    Y = csr_of(data, X.indices, X.indptr, X.shape)
+    Y.has_canonical_format = True
+    return Y
+
+
 def coordinates(X: CSR) -> tuple[Vector, Vector]:
     return np.repeat(np.arange(X.shape[0]), np.diff(X.indptr)), X.indices
 
