@@ -56,14 +56,6 @@ class Store(ABC):
     @abstractmethod
     def texts(self, group: Any, name: str, size: int) -> Any: ...
 
-    def write_texts(self, group: Any, name: str, labels: Labels | None, size: int) -> Any:
-        array = self.texts(group, name, size)
-        for lo in range(0, size, _NAMES):
-            hi = min(lo + _NAMES, size)
-            array[lo:hi] = np.array(texts_of(labels if labels is None else labels[lo:hi], lo, hi), object)
-            self.check()
-        return array
-
     def check(self) -> None:
         return  # Zarr raises errors of writes itself
 
@@ -195,16 +187,16 @@ def _write_dense(store: Store, first: Any, blocks: Iterable[Any], shape: tuple[i
     return int(array.shape[0])
 
 
-def texts_of(labels: Labels | None, lo: int, hi: int) -> list[str]:
-    return list(map(str, range(lo, hi) if labels is None else labels.tolist()))
-
-
 def write_frame(store: Store, name: str, labels: Labels | None, size: int) -> None:
     group = store.root.create_group(name)
     mark(group, "dataframe", "0.2.0")
     group.attrs["_index"] = "_index"
     group.attrs["column-order"] = []
-    mark(store.write_texts(group, "_index", labels, size), "string-array", "0.2.0")
+    array = store.texts(group, "_index", size)
+    mark(array, "string-array", "0.2.0")
+    for lo, hi in cut(size, _NAMES):
+        array[lo:hi] = np.array(list(map(str, range(lo, hi) if labels is None else labels[lo:hi].tolist())), object)
+        store.check()
 
 
 def mark(node: Any, kind: str, version: str) -> Any:
@@ -268,7 +260,7 @@ def _row_blocks(source: RowSource, n_bytes: int) -> Iterator[Any]:
 def _equal(sizes: npt.NDArray[np.int64], n_bytes: int) -> list[Bucket]:
     ends = np.cumsum(sizes)
     cuts = np.searchsorted(ends, np.arange(n_bytes, int(ends[-1]), n_bytes), side="right")
-    return list(pairwise([0, *np.unique(cuts[(cuts > 0) & (cuts < len(sizes))]).tolist(), len(sizes)]))
+    return list(pairwise(sorted({0, *cuts.tolist(), len(sizes)})))
 
 
 def _append(folder: Path, bucket: Bucket, values: npt.NDArray[Any]) -> None:
