@@ -60,6 +60,7 @@ class Blocked(Operator):
     formed: Callable[[Rows], Panel]
     block_moments: Callable[[Rows, Vector | None], Moments]
     block_row_moments: Callable[[Rows, Vector | None], Moments]
+    turned: Callable[[], Self]  # the adjoint, read by its own rows
 
     def describe(self, shape: tuple[int, ...], kind: np.dtype[Any]) -> None:
         parts = () if self.shift is None else (self.shift.L, self.shift.R)
@@ -162,6 +163,9 @@ class Blocked(Operator):
 
     def row_blocks(self, rows: int) -> Iterator[tuple[int, Panel]]:
         return ((lo, self.formed((lo, hi))) for lo, hi in cut(self.shape[0], rows))
+
+    def column_blocks(self, columns: int) -> Iterator[tuple[int, Panel]]:
+        return self.turned().row_blocks(columns)
 
     def dense_pieces(self, rows: Rows) -> Iterator[tuple[int, Panel]]:
         for lo, hi in cut(rows[1] - rows[0], PIECE // max(self.shape[1], 1)):

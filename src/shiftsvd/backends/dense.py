@@ -1,6 +1,5 @@
 """Dense arrays: any order, read-only, memory-mapped, integer or boolean; converted block by block."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from operator import iadd
@@ -162,10 +161,10 @@ class DenseRows(Blocked):
     def formed(self, rows: Rows) -> Panel:
         return self.block(rows, panel_dtype(self.dtype))
 
-    def column_blocks(self, columns: int) -> Iterator[tuple[int, Panel]]:
-        return self.transposed(0).row_blocks(columns)
-
     def transposed(self, passes: float) -> "DenseRows":
+        return self.turned()
+
+    def turned(self) -> "DenseRows":
         conjugate = self.X.dtype.kind == "c" and not self.conjugate
         return replace(self, X=self.X.T, shift=self.shift and self.shift.H, conjugate=conjugate, memo={})
 

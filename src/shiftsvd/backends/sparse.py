@@ -453,21 +453,18 @@ class SparseRows(Blocked):
             block -= self.shift.rows(*rows)
         return block
 
-    def column_blocks(self, columns: int) -> Iterator[tuple[int, Panel]]:
-        return self._turned().row_blocks(columns)
-
     def transposed(self, passes: float) -> "SparseRows | None":
         if passes < SORT_PASSES or not self._is_copied:
             return None
         if self.ready is None or self.ready is self.X:
-            return self._turned()
+            return self.turned()
         asked = self.shift and self.shift.H
         return self._adjoint(self.ready, self.outside, lines_done=True, asked=asked, kind=self.dtype)
 
     def shift_of(self) -> LowRank | None:
         return self.shift if self.asked is None else self.asked
 
-    def _turned(self) -> "SparseRows":
+    def turned(self) -> "SparseRows":
         return self._adjoint(self.X, self.shift, asked=self.asked and self.asked.H, powers=self.powers[::-1])
 
     def _adjoint(self, X: CSR, shift: LowRank | None, powers: Powers = (0, 0), **known: Any) -> "SparseRows":

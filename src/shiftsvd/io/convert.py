@@ -19,7 +19,7 @@ from shiftsvd.backends.blocked import cut
 from shiftsvd.backends.source import RowSource
 from shiftsvd.backends.validation import sound_structure
 from shiftsvd.errors import Refused, Setting, few, refuse
-from shiftsvd.extend import Decoder, merged
+from shiftsvd.extend import merged
 from shiftsvd.io.base import Labels, Opened, Orient, optional
 from shiftsvd.io.choices import NOTHING, Choices
 from shiftsvd.io.location import located
@@ -369,7 +369,12 @@ def convert(
     if decoder is not None:
         _refuse_matrix_options(path_in, choices, orient=orient, feature_types=feature_types, var_names=var_names)
         with _written(path_in, outputs, path_out) as part:
-            _decode(decoder, path_in, part, key, memory_limit, compression)
+            is_target = part.suffix in targets
+            decoded = part if is_target else part.parent / "decoded" / f"decoded{next(iter(targets))}"
+            decoded.parent.mkdir(exist_ok=True)
+            resolve(decoder.decode)(path_in, decoded, key, memory_limit)
+            if not is_target:
+                convert(decoded, part, memory_limit=memory_limit, compression=compression)
         return
     with external_files(allow_external), rereadable([path_in], format) as [path_in]:
         where: dict[str, Any] = {"format": format, "key": key, "orient": orient, "feature_types": feature_types}
@@ -386,24 +391,6 @@ def convert(
                     return
                 with creating(part, compression) as store:
                     write(store, blocks, shape, opened.names)
-
-
-def _decode(
-    decoder: Decoder,
-    path_in: Path,
-    part: Path,
-    key: str | None,
-    memory_limit: int | str | None,
-    compression: str | None,
-) -> None:
-    decode = resolve(decoder.decode)
-    if part.suffix in decoder.targets:
-        decode(path_in, part, key, memory_limit)
-        return
-    decoded = part.parent / "decoded" / f"decoded{next(iter(decoder.targets))}"
-    decoded.parent.mkdir()
-    decode(path_in, decoded, key, memory_limit)
-    convert(decoded, part, memory_limit=memory_limit, compression=compression)
 
 
 def _notify_unwritten(path: Path, opened: Opened) -> None:

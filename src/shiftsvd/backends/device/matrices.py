@@ -47,9 +47,6 @@ class DeviceBlocks(Blocked):
     @abstractmethod
     def times(self, rows: Vector | int, cols: Vector | int) -> Any: ...
 
-    @abstractmethod
-    def turned(self) -> Self: ...
-
     def piece(self, rows: Rows) -> Any:
         stored = self.arrays.in_dtype(self.stored_dense(rows), self.double)
         if self.shift is None:
@@ -101,13 +98,6 @@ class DeviceBlocks(Blocked):
             G = G + self.arrays.adjoint(D) @ (D if w is None else self.up(w[:, None]) * D)
         return self.arrays.down(G)
 
-    def pieces_times(self, V: Panel) -> Panel:
-        Y = np.empty((self.shape[0], V.shape[1]), np.result_type(self.double, V))
-        W = self.up(V, Y.dtype)
-        for (lo, hi), D in self.pieces():
-            Y[lo:hi] = self.arrays.down(self.arrays.in_dtype(D, Y.dtype) @ W)
-        return Y
-
     @range_errors_ignored
     def _column_squares(self, weights: Vector | None) -> Vector:
         w = np.ones((1, self.shape[0])) if weights is None else np.asarray(weights, np.float64)[None, :]
@@ -131,9 +121,6 @@ class DeviceBlocks(Blocked):
         X = self.times(rows, cols) if self.dtype == self.double else None
         shift = self.shift and self.shift.ldexp(rows, cols)
         return None if X is None else replace(self, X=X, shift=shift, memo={})  # type: ignore[type-var]
-
-    def column_blocks(self, columns: int) -> Iterator[tuple[int, Panel]]:
-        return self.turned().row_blocks(columns)
 
     def dense_pieces(self, rows: Rows) -> Iterator[tuple[int, Panel]]:
         return ((lo, self.arrays.down(D)) for (lo, _), D in self.pieces(rows))
