@@ -3,7 +3,6 @@
 import json
 import os
 import re
-from abc import ABC, abstractmethod
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -45,67 +44,38 @@ _ENTRIES, _CHUNK = 2**17, 2**20  # entries in a chunk of a sparse matrix; bytes 
 _NAMES = 2**16  # names in a block: millions of strings take more memory than the data of a tall file
 
 
-class Store(ABC):
-    """An open file that is being written."""
+@dataclass(frozen=True, eq=False)
+class Store:
+    """An open file of HDF5, or of Zarr in the format that every version of AnnData reads, written block after block."""
 
     root: Any
-
-    @abstractmethod
-    def array(self, group: Any, name: str, dtype: Any, chunk: tuple[int, ...]) -> Any: ...
-
-    @abstractmethod
-    def texts(self, group: Any, name: str, size: int) -> Any: ...
+    settings: dict[str, Any]  # compression of arrays
+    file: ErrorKeepingFile | None = None  # of HDF5; Zarr raises errors of writes itself
 
     def check(self) -> None:
-        return  # Zarr raises errors of writes itself
-
-    def append(self, array: Any, block: npt.NDArray[Any]) -> None:
-        first = array.shape[0]
-        array.resize((first + len(block), *array.shape[1:]))
-        if len(block):
-            array[first:] = block
-        self.check()
-
-
-@dataclass(frozen=True, eq=False)
-class H5Store(Store):
-    """AnnData in an HDF5 file, written block after block."""
-
-    root: Any
-    file: ErrorKeepingFile
-    filters: dict[str, Any]
-
-    def check(self) -> None:
-        self.file.check()
+        if self.file is not None:
+            self.file.check()
 
     def array(self, group: Any, name: str, dtype: Any, chunk: tuple[int, ...]) -> Any:
-        sizes = (0, *chunk[1:])
-        return group.create_dataset(name, sizes, dtype, maxshape=(None, *chunk[1:]), chunks=chunk, **self.filters)
+        known = {"shape": (0, *chunk[1:]), "dtype": dtype, "chunks": chunk, **self.settings}
+        if self.file is not None:
+            return group.create_dataset(name, maxshape=(None, *chunk[1:]), **known)
+        return group.create_array(name, **known)
 
     def texts(self, group: Any, name: str, size: int) -> Any:
-        return group.create_dataset(name, size, optional("h5py", "hdf5").string_dtype())
-
-
-@dataclass(frozen=True, eq=False)
-class ZarrStore(Store):
-    """Zarr, of the format that every version of AnnData reads."""
-
-    root: Any
-    compressors: Any
-
-    def append(self, array: Any, block: npt.NDArray[Any]) -> None:
-        chunk = array.chunks[0]
-        ahead = -array.shape[0] % chunk
-        for lo, hi in pairwise([0, *range(ahead or chunk, len(block), chunk), len(block)]):
-            super().append(array, block[lo:hi])
-
-    def array(self, group: Any, name: str, dtype: Any, chunk: tuple[int, ...]) -> Any:
-        sizes = (0, *chunk[1:])
-        return group.create_array(name, shape=sizes, dtype=dtype, chunks=chunk, compressors=self.compressors)
-
-    def texts(self, group: Any, name: str, size: int) -> Any:
+        if self.file is not None:
+            return group.create_dataset(name, size, optional("h5py", "hdf5").string_dtype())
         chunk = {"chunks": (_NAMES,)} if size > _NAMES else {}
-        return group.create_array(name, shape=size, dtype=str, compressors=self.compressors, **chunk)
+        return group.create_array(name, shape=size, dtype=str, **self.settings, **chunk)
+
+    def append(self, array: Any, block: npt.NDArray[Any]) -> None:
+        first, chunk = array.shape[0], array.chunks[0]
+        array.resize((first + len(block), *array.shape[1:]))
+        # By whole chunks: Zarr reads and writes a chunk for each part of it.
+        ahead = -first % chunk
+        for lo, hi in pairwise(sorted({0, *range(ahead, len(block), chunk), len(block)})):
+            array[first + lo : first + hi] = block[lo:hi]
+        self.check()
 
 
 @contextmanager
@@ -116,14 +86,14 @@ def creating(path: Path, compression: str | None) -> Iterator[Store]:
         codec = (numcodecs.GZip if compression == "gzip" else numcodecs.Zstd)() if packed else None
         root = zarr.open_group(str(path), mode="w-", zarr_format=2)
         root.attrs[_WRITER] = "shiftsvd"
-        yield ZarrStore(root, codec)
+        yield Store(root, {"compressors": codec})
         return
     filters: dict[str, Any] = {"compression": "gzip", "shuffle": True} if compression == "gzip" else {}
     if compression == "zstd":
         filters = {**optional("hdf5plugin", "hdf5").Zstd(), "shuffle": True}
     with ErrorKeepingFile(path) as file:
         with closing(optional("h5py", "hdf5").File(file, "w")) as root:
-            yield H5Store(root, file, filters)
+            yield Store(root, filters, file)
         file.check()
 
 
