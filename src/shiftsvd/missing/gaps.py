@@ -88,14 +88,8 @@ class Gaps(ABC):
         return round(float(self.absent_below(np.ones(self.shape[0])).sum()))
 
     def moments(self, weights: Vector | None = None) -> Moments:
-        return self._plain_moments if weights is None else self._moments(weights)
-
-    @cached_property
-    def _plain_moments(self) -> Moments:
-        return self._moments(np.ones(self.shape[0]))
-
-    def _moments(self, weights: Vector) -> Moments:
-        m, moments = self.shape[0], self.observed_moments(weights)
+        m = self.shape[0]
+        moments = self.observed_moments(np.ones(m) if weights is None else weights)
         nothing = np.flatnonzero(~(np.asarray(moments.count) > 0))
         if len(nothing):
             columns = np.stack([nothing, np.full_like(nothing, m)])
