@@ -88,7 +88,7 @@ class DenseRows(Blocked):
     def _adjoint_times(self, W: Panel, dtype: np.dtype[Any]) -> Panel:
         def part(rows: Rows) -> Panel:
             block = self.block(rows, dtype)
-            return np.asarray(_adjoint(block) @ _as_precise(W[rows[0] : rows[1]], block))
+            return np.asarray(block.conj().T @ _as_precise(W[rows[0] : rows[1]], block))
 
         return self._sum(part).astype(np.result_type(dtype, W.dtype), copy=False)
 
@@ -101,7 +101,7 @@ class DenseRows(Blocked):
             Y = block @ _as_precise(V, block)
             if weights is not None:
                 Y *= weights[rows[0] : rows[1], None].astype(Y.real.dtype)
-            return np.asarray(_adjoint(block) @ Y)
+            return np.asarray(block.conj().T @ Y)
 
         return self._sum(part)
 
@@ -110,8 +110,8 @@ class DenseRows(Blocked):
         def product(lo: int, hi: int) -> Panel:
             block = self.formed((lo, hi))
             if weights is None:
-                return np.asarray(_adjoint(block) @ block)
-            return np.asarray((_adjoint(block) * weights[lo:hi]) @ block)
+                return np.asarray(block.conj().T @ block)
+            return np.asarray((block.conj().T * weights[lo:hi]) @ block)
 
         def part(rows: Rows) -> Panel:
             # For few columns multiply pieces that fit into the cache: a whole block would allocate memory each time.
@@ -178,10 +178,6 @@ def native_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
     if dtype.kind == "c":
         return np.dtype(np.complex64 if dtype.itemsize <= 8 else np.complex128)
     return np.dtype(np.float32 if dtype.itemsize <= 4 else np.float64)
-
-
-def _adjoint(block: Panel) -> Panel:
-    return block.T if block.dtype.kind == "f" else block.conj().T
 
 
 def _as_precise(V: Panel, block: Panel) -> Panel:

@@ -133,9 +133,7 @@ class TorchCard(Card):
         return int(torch.cuda.current_stream(self.device).cuda_stream)
 
 
-@cache
-def _card(device: torch.device) -> TorchCard:
-    return TorchCard(device)
+_card = cache(TorchCard)  # kernels are compiled once for each device
 
 
 def arrays_for(X: Any) -> TorchArrays | None:
