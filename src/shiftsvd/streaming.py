@@ -34,6 +34,7 @@ from shiftsvd.solvers.factors import rounding
 # ---- The scatter matrix of centred rows: exact, or sketched
 
 EPS = float(np.finfo(np.float64).eps)
+ORIGIN = np.zeros(1)  # a mean, about which squares are raw
 # Smallest capacity of the buffer of columns: small compared with S, and large enough for fast updates.
 WAITING = 512
 # Entries per thread in a block of dense rows, so that the block fits in the cache.
@@ -555,9 +556,6 @@ class Stream:
 
     def __repr__(self) -> str:
         return f"<stream of {self.n_rows} rows, {len(self.scatter.B)} features, sample size {self.scatter.size}>"
-
-
-ORIGIN = np.zeros(1)
 
 
 def _check_size(moments: Moments) -> None:

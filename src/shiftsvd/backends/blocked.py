@@ -130,9 +130,9 @@ class Blocked(Operator):
         return [part for _, part in self._each(lambda rows: self.block_row_moments(rows, weights))]
 
     def column_squares(self, weights: Vector | None = None) -> Vector:
-        known = self.memo.get("columns") if weights is None else None
-        mu = np.zeros(1) if self.shift is None else self.shift.row_vector()
-        return self._column_squares(weights) if known is None or mu is None else squares_about(known, mu)
+        known: Any = self.memo.get("columns") if weights is None else None
+        mu = None if known is None else np.zeros(1) if self.shift is None else self.shift.row_vector()
+        return self._column_squares(weights) if mu is None else squares_about(known, mu)
 
     @abstractmethod
     def _column_squares(self, weights: Vector | None) -> Vector: ...

@@ -214,6 +214,7 @@ def _by(lines: Vector, terms: tuple[Vector, ...], size: int) -> Panel:
 
 @generic.entry_sums.register
 def _(A: Reread, terms: Terms) -> Sums:
+    bare(A)  # before sums of the stored matrix, which operators with a shift share
     asked = told((terms.f, terms.R, terms.C))
     if asked not in A.memo.get("sums", {}):
         read = partial(A._total, "entry_sums", (terms.rows(0, 0),), (terms.R,), _below)
