@@ -16,6 +16,7 @@ from scipy.linalg.lapack import dgejsv
 
 from shiftsvd.algebra.generic import gram_matrix, row_blocks, triangle
 from shiftsvd.backends import as_operator
+from shiftsvd.backends.blocked import squares_about
 from shiftsvd.errors import Part, Refused, Setting, plural
 from shiftsvd.kernels import default_threads, ordered
 from shiftsvd.kernels.twin import range_errors_ignored
@@ -33,6 +34,7 @@ from shiftsvd.solvers.factors import rounding
 # ---- The scatter matrix of centred rows: exact, or sketched
 
 EPS = float(np.finfo(np.float64).eps)
+ORIGIN = np.zeros(1)  # a mean, about which squares are raw
 # Smallest capacity of the buffer of columns: small compared with S, and large enough for fast updates.
 WAITING = 512
 # Entries per thread in a block of dense rows, so that the block fits in the cache.
@@ -58,7 +60,11 @@ class ScatterPairs(NamedTuple):
     values: Vector  # singular values, descending
     vectors: Panel  # orthonormal columns
     errors: Vector  # bounds of the rounding error of each singular value
-    rest: float  # sum of the squares of the other singular values kept
+    rest: float  # sum of the squares of the other singular values kept; of a stream, of all others
+    # Of a stream:
+    total: float = 0.0  # the exact trace
+    slip: float = 0.0  # bound of the error of a value due to rounding of the means; included in `errors`
+    unseen: float = 0.0  # largest possible underestimate of an eigenvalue by the sketch
 
 
 @dataclass(eq=False)
@@ -372,18 +378,6 @@ WHOLE = 4096
 LARGEST = 2.0**240  # largest size of a column of a batch; the smallest size is its inverse
 
 
-class StreamSpectrum(NamedTuple):
-    """The leading eigenpairs of the scatter matrix of a stream, with error bounds."""
-
-    values: Vector  # singular values of the centred rows, descending
-    vectors: Panel  # orthonormal columns
-    errors: Vector  # bounds of the rounding error of each value
-    total: float  # the exact trace
-    slip: float  # bound of the error of a value due to rounding of the means; included in `errors`
-    rest: float  # trace minus the leading eigenvalues
-    unseen: float  # largest possible underestimate of an eigenvalue by the sketch
-
-
 @dataclass(eq=False)
 class Stream:
     """Moments and scatter matrix of the rows so far; batches update both in place.
@@ -453,7 +447,7 @@ class Stream:
         if not empty:
             C = self._centred(A, moments.mean)
             # Products of sparse rows subtract the shift from sums, which round at the level of the data.
-            squares = self._in_units(moments.M2 if is_dense(C) else _raw_squares(moments))
+            squares = self._in_units(moments.M2 if is_dense(C) else squares_about(moments, ORIGIN))
             reads = 1 + self.scatter.add(C, weights, squares)
             self._join(moments)
             self.n_passes = max(self.n_passes, reads)
@@ -486,24 +480,21 @@ class Stream:
         self.n_passes += self.scatter.refine(self._centred(A, self.moments.mean), weights)
         self.seconds += time.perf_counter() - started
 
-    def spectrum(self, k: int, shift: Vector | None = None) -> StreamSpectrum:
-        scatter, squares = self.scatter, self.moments.M2
-        assert squares is not None
+    def spectrum(self, k: int, shift: Vector | None = None) -> ScatterPairs:
+        scatter, mean = self.scatter, self.moments.mean
         if shift is not None:
-            delta = self.moments.mean - shift
-            squares = squares + self.moments.count * delta**2
             scatter = deepcopy(scatter)
-            scatter.add_columns(self._column(delta, self.moments.count))
-        total = float(self._in_units(squares).sum())
+            scatter.add_columns(self._column(mean - shift, self.moments.count))
+        total = float(self._in_units(squares_about(self.moments, mean if shift is None else shift)).sum())
         # Each computation or combination of means has a rounding error of an ulp or two, and so has the centring.
-        slip = EPS * (self.n_joined + 1) * np.sqrt(self._in_units(_raw_squares(self.moments)))
+        slip = EPS * (self.n_joined + 1) * np.sqrt(self._in_units(squares_about(self.moments, ORIGIN)))
         found = scatter.leading(k, slip)
         kept, rest, unseen = float(found.values @ found.values), found.rest, 0.0
         if self.is_sketched:  # the rest is total minus kept, plus rounding
             rest = max(total - kept, 0.0)
-            unseen = max(rest - found.rest, 0.0) + max(self.n_rows, len(squares)) * EPS * total
+            unseen = max(rest - found.rest, 0.0) + max(self.n_rows, len(mean)) * EPS * total
         values, slip_norm = np.minimum(found.values, np.sqrt(total)), float(np.linalg.norm(slip))
-        return StreamSpectrum(values, found.vectors, found.errors, total, slip_norm, rest, unseen)
+        return found._replace(values=values, rest=rest, total=total, slip=slip_norm, unseen=unseen)
 
     def fitted(self, k: int, shift: Vector | None) -> dict[str, Any]:
         started, count, mean = time.perf_counter(), self.moments.count, self.moments.mean
@@ -565,11 +556,6 @@ class Stream:
 
     def __repr__(self) -> str:
         return f"<stream of {self.n_rows} rows, {len(self.scatter.B)} features, sample size {self.scatter.size}>"
-
-
-def _raw_squares(moments: Moments) -> Vector:
-    assert moments.M2 is not None
-    return np.asarray(moments.M2 + moments.count * moments.mean**2)
 
 
 def _check_size(moments: Moments) -> None:

@@ -28,8 +28,8 @@ def scrambled(X: sparse.csr_array) -> sparse.csr_array:
 @pytest.mark.parametrize(
     ("X", "message"),
     {
-        "one dimension": (sparse.coo_array(np.ones(4)), r"two dimensions of at least 1, got shape \(4,\)"),
-        "no rows": (sparse.csr_array((0, 4)), r"two dimensions of at least 1, got shape \(0, 4\)"),
+        "one dimension": (sparse.coo_array(np.ones(4)), r"must have two dimensions, got shape \(4,\)"),
+        "no rows": (sparse.csr_array((0, 4)), r"at least one row and one column, got shape \(0, 4\)"),
     }.values(),
 )
 def test_what_is_no_matrix_is_refused_with_the_same_words(door: str, X: Any, message: str) -> None:

@@ -925,8 +925,8 @@ FAULTS = (
     fault(
         "labels of files in another order",
         "io/stacking.py",
-        "return np.array([place[name] for name in known.tolist()], np.intp)",
-        "return np.arange(len(place))",
+        "return _at({name: j for j, name in enumerate(names.tolist())}, known.tolist())",
+        "return np.arange(len(names))",
         "io/test_joined.py",
         "backends/test_stacked.py",
         "commands/test_stacked.py",
@@ -2307,7 +2307,7 @@ FAULTS = (
     fault(
         "the means of sparse batches in the rounding of a stream",
         "streaming.py",
-        "self._in_units(moments.M2 if is_dense(C) else _raw_squares(moments))",
+        "self._in_units(moments.M2 if is_dense(C) else squares_about(moments, ORIGIN))",
         "self._in_units(moments.M2)",
         "backends/test_streaming_sketch.py",
         "backends",

@@ -121,9 +121,6 @@ class FakeArrays(Arrays):
         parts = (x.near[lo : lo + ROWS].conj().T @ y.near[lo : lo + ROWS] for lo in range(0, len(x), ROWS))
         return Far(sum(part.astype(double) for part in parts))
 
-    def repeated(self, row: Any, rows: int) -> Any:
-        return Far(np.broadcast_to(row.near, (rows, row.shape[1])))
-
     def hstack(self, x: Any, y: Any) -> Any:
         return Far(np.hstack([x.near, y.near]))
 

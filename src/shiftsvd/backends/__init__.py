@@ -29,10 +29,7 @@ class Foreign(Operator):
         if self.A.dtype is None:
             raise ValueError("The operator has no dtype. Set it, for example LinearOperator(..., dtype=float).")
         dtype = np.dtype(self.A.dtype)
-        if dtype.kind not in "fciub":
-            raise ValueError(f"the operator must be numeric, got dtype {dtype}")
-        if len(self.A.shape) != 2 or min(self.A.shape) < 1:
-            raise ValueError(f"the operator must have two dimensions of at least 1, got shape {self.A.shape}")
+        validation.check_numbers(dtype, self.A.shape)
         dtype = dtype if dtype.char in "fdFD" else panel_dtype(dtype)
         vars(self).update(shape=(int(self.A.shape[0]), int(self.A.shape[1])), dtype=dtype)
 
@@ -130,7 +127,6 @@ def as_operator(X: Any, *, n_threads: int | None = None, memory_limit: int | str
     threads = thread_count(n_threads)
     if type(X) is np.ndarray:
         return _dense(validation.numeric_array(X), threads)
-    validation.unannotated(X)
     if validation.is_frame(X):
         with validation.named(X.columns):
             return as_operator(validation.from_frame(X), n_threads=n_threads, memory_limit=memory_limit)

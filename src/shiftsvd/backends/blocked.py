@@ -57,14 +57,10 @@ class Blocked(Operator):
 
     # Methods of a block. Operators that are not in memory compute all blocks at once instead.
 
-    def formed(self, rows: Rows) -> Panel:
-        raise NotImplementedError
-
-    def block_moments(self, rows: Rows, weights: Vector | None) -> Moments:
-        raise NotImplementedError
-
-    def block_row_moments(self, rows: Rows, weights: Vector | None) -> Moments:
-        raise NotImplementedError
+    formed: Callable[[Rows], Panel]
+    block_moments: Callable[[Rows, Vector | None], Moments]
+    block_row_moments: Callable[[Rows, Vector | None], Moments]
+    turned: Callable[[], Self]  # the adjoint, read by its own rows
 
     def describe(self, shape: tuple[int, ...], kind: np.dtype[Any]) -> None:
         parts = () if self.shift is None else (self.shift.L, self.shift.R)
@@ -136,8 +132,9 @@ class Blocked(Operator):
         return [part for _, part in self._each(lambda rows: self.block_row_moments(rows, weights))]
 
     def column_squares(self, weights: Vector | None = None) -> Vector:
-        known = squares_about(self.memo.get("columns"), self.shift) if weights is None else None
-        return self._column_squares(weights) if known is None else known
+        known: Any = self.memo.get("columns") if weights is None else None
+        mu = None if known is None else np.zeros(1) if self.shift is None else self.shift.row_vector()
+        return self._column_squares(weights) if mu is None else squares_about(known, mu)
 
     @abstractmethod
     def _column_squares(self, weights: Vector | None) -> Vector: ...
@@ -169,15 +166,15 @@ class Blocked(Operator):
     def row_blocks(self, rows: int) -> Iterator[tuple[int, Panel]]:
         return ((lo, self.formed((lo, hi))) for lo, hi in cut(self.shape[0], rows))
 
+    def column_blocks(self, columns: int) -> Iterator[tuple[int, Panel]]:
+        return self.turned().row_blocks(columns)
+
     def dense_pieces(self, rows: Rows) -> Iterator[tuple[int, Panel]]:
         for lo, hi in cut(rows[1] - rows[0], PIECE // max(self.shape[1], 1)):
             yield rows[0] + lo, self.formed((rows[0] + lo, rows[0] + hi))
 
     def unshifted(self) -> tuple[Operator, LowRank | None]:
         return self._replace_shift(None), self.shift
-
-    def shift_of(self) -> LowRank | None:
-        return self.shift
 
     def _replace_shift(self, shift: LowRank | None) -> Self:
         return replace(self, shift=shift)  # type: ignore[type-var]
@@ -214,10 +211,7 @@ class Blocked(Operator):
 
 
 @range_errors_ignored
-def squares_about(moments: Moments | None, shift: LowRank | None) -> Vector | None:
-    mu = None if moments is None else np.zeros(1) if shift is None else shift.row_vector()
-    if moments is None or mu is None:
-        return None
+def squares_about(moments: Moments, mu: Vector) -> Vector:
     assert moments.M2 is not None
     return np.asarray(moments.M2 + moments.count * np.abs(moments.mean - mu) ** 2)
 

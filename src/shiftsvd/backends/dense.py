@@ -1,6 +1,5 @@
 """Dense arrays: any order, read-only, memory-mapped, integer or boolean; converted block by block."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from operator import iadd
@@ -89,7 +88,7 @@ class DenseRows(Blocked):
     def _adjoint_times(self, W: Panel, dtype: np.dtype[Any]) -> Panel:
         def part(rows: Rows) -> Panel:
             block = self.block(rows, dtype)
-            return np.asarray(_adjoint(block) @ _as_precise(W[rows[0] : rows[1]], block))
+            return np.asarray(block.conj().T @ _as_precise(W[rows[0] : rows[1]], block))
 
         return self._sum(part).astype(np.result_type(dtype, W.dtype), copy=False)
 
@@ -102,7 +101,7 @@ class DenseRows(Blocked):
             Y = block @ _as_precise(V, block)
             if weights is not None:
                 Y *= weights[rows[0] : rows[1], None].astype(Y.real.dtype)
-            return np.asarray(_adjoint(block) @ Y)
+            return np.asarray(block.conj().T @ Y)
 
         return self._sum(part)
 
@@ -111,8 +110,8 @@ class DenseRows(Blocked):
         def product(lo: int, hi: int) -> Panel:
             block = self.formed((lo, hi))
             if weights is None:
-                return np.asarray(_adjoint(block) @ block)
-            return np.asarray((_adjoint(block) * weights[lo:hi]) @ block)
+                return np.asarray(block.conj().T @ block)
+            return np.asarray((block.conj().T * weights[lo:hi]) @ block)
 
         def part(rows: Rows) -> Panel:
             # For few columns multiply pieces that fit into the cache: a whole block would allocate memory each time.
@@ -162,10 +161,10 @@ class DenseRows(Blocked):
     def formed(self, rows: Rows) -> Panel:
         return self.block(rows, panel_dtype(self.dtype))
 
-    def column_blocks(self, columns: int) -> Iterator[tuple[int, Panel]]:
-        return self.transposed(0).row_blocks(columns)
-
     def transposed(self, passes: float) -> "DenseRows":
+        return self.turned()
+
+    def turned(self) -> "DenseRows":
         conjugate = self.X.dtype.kind == "c" and not self.conjugate
         return replace(self, X=self.X.T, shift=self.shift and self.shift.H, conjugate=conjugate, memo={})
 
@@ -179,10 +178,6 @@ def native_dtype(dtype: np.dtype[Any]) -> np.dtype[Any]:
     if dtype.kind == "c":
         return np.dtype(np.complex64 if dtype.itemsize <= 8 else np.complex128)
     return np.dtype(np.float32 if dtype.itemsize <= 4 else np.float64)
-
-
-def _adjoint(block: Panel) -> Panel:
-    return block.T if block.dtype.kind == "f" else block.conj().T
 
 
 def _as_precise(V: Panel, block: Panel) -> Panel:

@@ -2,8 +2,8 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from functools import cached_property, reduce, singledispatch
-from typing import Any, TypeVar
+from functools import cached_property, partial, reduce, singledispatch
+from typing import Any, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -12,11 +12,11 @@ from scipy.sparse import coo_array, csr_array, vstack
 from shiftsvd.algebra import generic
 from shiftsvd.backends.blocked import Blocked, Rows, cut, exhaust
 from shiftsvd.backends.dense import DenseRows
-from shiftsvd.backends.files import OURS, DiskRows, Reread, rows_operator
+from shiftsvd.backends.files import OURS, DiskRows, Panels, Reread, rows_operator
 from shiftsvd.backends.source import Changed, InMemory, RowSource, below, inside_rows_of, rows_of
-from shiftsvd.backends.sparse import SparseRows, coordinates
+from shiftsvd.backends.sparse import SparseRows, coordinates, with_data
 from shiftsvd.kernels import default_threads, ordered
-from shiftsvd.kernels.twin import CSR, csr_of, take_rows
+from shiftsvd.kernels.twin import CSR, take_rows
 from shiftsvd.numerics.digests import told
 from shiftsvd.numerics.entrywise import Change, Grouped, Parts, Table, Terms, Values, table_of
 from shiftsvd.operators import Adjoint, Operator, Panel, Vector
@@ -33,8 +33,7 @@ class SomeRows(Changed):
         self._places, self.shape = places, (len(places), source.shape[1])
 
     def edges(self, n_bytes: int) -> list[int]:
-        cuts = np.searchsorted(self._places, self.source.edges(n_bytes))
-        return [0, *np.unique(cuts[(cuts > 0) & (cuts < self.shape[0])]).tolist(), self.shape[0]]
+        return sorted({0, *np.searchsorted(self._places, self.source.edges(n_bytes)).tolist(), self.shape[0]})
 
     def place(self, row: int) -> tuple[str, int]:
         return self.source.place(int(self._places[row]))
@@ -215,17 +214,19 @@ def _by(lines: Vector, terms: tuple[Vector, ...], size: int) -> Panel:
 
 @generic.entry_sums.register
 def _(A: Reread, terms: Terms) -> Sums:
-    bare(A)
+    bare(A)  # before sums of the stored matrix, which operators with a shift share
     asked = told((terms.f, terms.R, terms.C))
-
-    def read() -> dict[str, Any]:
-        own, shared = A._total("entry_sums", (terms.rows(0, 0),), (terms.R,), _below)
-        return {"rows": own, "columns": shared}
-
     if asked not in A.memo.get("sums", {}):
-        A.memo["sums"] = {asked: A.once(f"sums {asked}", (), read)}
-    record = A.memo["sums"][asked]
-    return record["rows"], record["columns"]
+        read = partial(A._total, "entry_sums", (terms.rows(0, 0),), (terms.R,), _below)
+        A.memo["sums"] = {asked: _once(A, f"sums {asked}", (), ("rows", "columns"), read)}
+    return cast("Sums", A.memo["sums"][asked])
+
+
+def _once(A: Reread, what: str, given: Panels, names: tuple[str, ...], read: Callable[[], Panels]) -> Panels:
+    # Read several arrays in one pass, or take them by these names from the journal.
+    bare(A)
+    record = A.once(what, given, lambda: dict(zip(names, read(), strict=True)))
+    return tuple(record[name] for name in names)
 
 
 def _below(a: Sums, b: Sums) -> Sums:
@@ -250,15 +251,9 @@ def _(A: SparseRows | DenseRows, values: Values) -> Table:
 
 @generic.entry_values.register
 def _(A: Reread, values: Values) -> Table:
-    bare(A)
-
-    def read() -> dict[str, Any]:
-        own = values.R, np.arange(A.shape[0])
-        table = A._total("entry_values", (values.rows(0, 0),), own, _joined)
-        return dict(zip(("lines", "values", "counts"), table, strict=True))
-
-    record = A.once(f"values {told(values)}", (), read)
-    return record["lines"], record["values"], record["counts"]
+    own = values.R, np.arange(A.shape[0])
+    read = partial(A._total, "entry_values", (values.rows(0, 0),), own, _joined)
+    return cast("Table", _once(A, f"values {told(values)}", (), ("lines", "values", "counts"), read))
 
 
 def _values_of_block(A: Operator, values: Values, R: Panel, rows: Panel) -> Table:
@@ -294,13 +289,7 @@ def changed_rows(X: Any, change: Change) -> Any:
     if not isinstance(X, csr_array):
         return change.block(X)
     X = X if change.more is None else with_zeros(X, change)
-    return _like(X, _values(X, change))
-
-
-def _like(X: CSR, data: Vector) -> CSR:
-    Y = csr_of(data, X.indices, X.indptr, X.shape)
-    Y.has_canonical_format = True
-    return Y
+    return with_data(X, _values(X, change))
 
 
 def _values(X: CSR, change: Change) -> Vector:
@@ -358,7 +347,7 @@ def _(A: SparseRows | DenseRows, change: Change) -> Operator:
     exhaust(ordered(part, A.blocks(), A.n_threads))
     if isinstance(A, DenseRows):
         return replace(A, X=out, memo={})
-    return replace(A, X=_like(A.X, out), memo={}, powers=(0, 0))
+    return replace(A, X=with_data(A.X, out), memo={}, powers=(0, 0))
 
 
 def bytes_kept(A: Operator, itemsize: int) -> int:
@@ -401,16 +390,11 @@ def _(A: SparseRows | DenseRows, what: Grouped) -> Parts:
 
 @group_moments.register
 def _(A: Reread, what: Grouped) -> Parts:
-    bare(A)
-
-    def read() -> dict[str, Any]:
-        sums, moments = A._total("group_moments", (what.part(0, 0),), what.lines, what.joined)
-        return {"rows": sums, "columns": moments}
-
     name = f"moments of {what.n_groups} groups {told(what.f)} {what.transposed}"
-    record = A.once(name, (what.codes, what.R, what.C), read)
-    A.memo[IN_ROWS if what.transposed else IN_COLUMNS] = record["columns"][0].sum(axis=1)
-    return record["rows"], record["columns"]
+    read = partial(A._total, "group_moments", (what.part(0, 0),), what.lines, what.joined)
+    sums, moments = _once(A, name, (what.codes, what.R, what.C), ("rows", "columns"), read)
+    A.memo[IN_ROWS if what.transposed else IN_COLUMNS] = moments[0].sum(axis=1)
+    return sums, moments
 
 
 OURS |= {

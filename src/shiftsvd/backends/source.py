@@ -112,7 +112,7 @@ class Changed(RowSource):
 
     @cached_property
     def fingerprint(self) -> str:  # type: ignore[override]
-        return f"{self.source.fingerprint} {self._how}"
+        return f"{self.source.fingerprint} {self._how}".rstrip()  # `how` is empty if the rows are the same
 
     def decoding_bytes(self, readers: int) -> int:
         return self.source.decoding_bytes(readers)

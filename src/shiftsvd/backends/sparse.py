@@ -120,6 +120,12 @@ def by_rows(S: LowRank) -> LowRank:
     return LowRank(np.ascontiguousarray(S.L), np.ascontiguousarray(S.R))
 
 
+def with_data(X: CSR, data: Vector) -> CSR:
+    Y = csr_of(data, X.indices, X.indptr, X.shape)
+    Y.has_canonical_format = True
+    return Y
+
+
 def coordinates(X: CSR) -> tuple[Vector, Vector]:
     return np.repeat(np.arange(X.shape[0]), np.diff(X.indptr)), X.indices
 
@@ -460,21 +466,18 @@ class SparseRows(Blocked):
             block -= self.shift.rows(*rows)
         return block
 
-    def column_blocks(self, columns: int) -> Iterator[tuple[int, Panel]]:
-        return self._turned().row_blocks(columns)
-
     def transposed(self, passes: float) -> "SparseRows | None":
         if passes < SORT_PASSES or not self._is_copied:
             return None
         if self.ready is None or self.ready is self.X:
-            return self._turned()
+            return self.turned()
         asked = self.shift and self.shift.H
         return self._adjoint(self.ready, self.outside, lines_done=True, asked=asked, kind=self.dtype)
 
     def shift_of(self) -> LowRank | None:
         return self.shift if self.asked is None else self.asked
 
-    def _turned(self) -> "SparseRows":
+    def turned(self) -> "SparseRows":
         return self._adjoint(self.X, self.shift, asked=self.asked and self.asked.H, powers=self.powers[::-1])
 
     def _adjoint(self, X: CSR, shift: LowRank | None, powers: Powers = (0, 0), **known: Any) -> "SparseRows":

@@ -251,10 +251,7 @@ def _refuse(n_nan: int, rows: npt.NDArray[Any], columns: npt.NDArray[Any], allow
 
 def canonical(X: Any, n_threads: int, memory_limit: int | str | None, allow_nan: bool = False) -> tuple[CSR, bool]:
     # A CSR of sorted rows without duplicates, and whether it is the adjoint of X, as it is of a CSC.
-    if X.ndim != 2 or min(X.shape) < 1:
-        raise ValueError(f"the matrix must have two dimensions of at least 1, got shape {X.shape}")
-    if X.dtype.kind not in "fciub":
-        raise ValueError(f"the matrix must be numeric, got dtype {X.dtype}")
+    check_numbers(X.dtype, X.shape)
     if X.format not in ("csr", "csc"):
         affordable(X.nnz * (X.dtype.itemsize + 8), memory_limit, f"converting {X.format.upper()} to CSR")
         sound_places(X)

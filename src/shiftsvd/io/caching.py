@@ -126,10 +126,6 @@ class _Same(Changed):
         return _itself, (self.source,)
 
     @property
-    def fingerprint(self) -> str:  # type: ignore[override]
-        return self.source.fingerprint
-
-    @property
     def chunk_rows(self) -> int:
         return self.source.chunk_rows
 

@@ -104,6 +104,8 @@ class Choices:
         else:
             classes = dict.fromkeys(_listed(one_hot), ())
         begins = () if comment is None else _listed(comment)
+        if (sep := settings.get("sep")) is not None:
+            settings["sep"] = _SEPARATORS.get(sep.lower(), sep)
         made = cls(
             drop=_listed(drop),
             columns=_listed(columns),
@@ -113,13 +115,12 @@ class Choices:
             **settings,
         )
         made._check()
-        sep = made.sep
-        return made if sep is None else replace(made, sep=_SEPARATORS.get(sep.lower(), sep))
+        return made
 
     def _check(self) -> None:
         for name in ("sep", "decimal", "thousands"):
             mark = getattr(self, name)
-            if mark is not None and len(_SEPARATORS.get(mark.lower(), mark) if name == "sep" else mark) != 1:
+            if mark is not None and len(mark) != 1:
                 raise refuse(name, "be one character", mark)
         if self.decimal is not None and self.decimal == self.thousands:
             both = f" must be different characters, got {self.decimal!r} for both"

@@ -3,7 +3,6 @@
 import json
 import os
 import re
-from abc import ABC, abstractmethod
 from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -19,7 +18,7 @@ from shiftsvd.backends.blocked import cut
 from shiftsvd.backends.source import RowSource
 from shiftsvd.backends.validation import sound_structure
 from shiftsvd.errors import Refused, Setting, few, refuse
-from shiftsvd.extend import Decoder, merged
+from shiftsvd.extend import merged
 from shiftsvd.io.base import Labels, Opened, Orient, optional
 from shiftsvd.io.choices import NOTHING, Choices
 from shiftsvd.io.location import located
@@ -45,75 +44,38 @@ _ENTRIES, _CHUNK = 2**17, 2**20  # entries in a chunk of a sparse matrix; bytes 
 _NAMES = 2**16  # names in a block: millions of strings take more memory than the data of a tall file
 
 
-class Store(ABC):
-    """An open file that is being written."""
+@dataclass(frozen=True, eq=False)
+class Store:
+    """An open file of HDF5, or of Zarr in the format that every version of AnnData reads, written block after block."""
 
     root: Any
-
-    @abstractmethod
-    def array(self, group: Any, name: str, dtype: Any, chunk: tuple[int, ...]) -> Any: ...
-
-    @abstractmethod
-    def texts(self, group: Any, name: str, size: int) -> Any: ...
-
-    def write_texts(self, group: Any, name: str, labels: Labels | None, size: int) -> Any:
-        array = self.texts(group, name, size)
-        for lo in range(0, size, _NAMES):
-            hi = min(lo + _NAMES, size)
-            array[lo:hi] = np.array(texts_of(labels if labels is None else labels[lo:hi], lo, hi), object)
-            self.check()
-        return array
+    settings: dict[str, Any]  # compression of arrays
+    file: ErrorKeepingFile | None = None  # of HDF5; Zarr raises errors of writes itself
 
     def check(self) -> None:
-        return  # Zarr raises errors of writes itself
-
-    def append(self, array: Any, block: npt.NDArray[Any]) -> None:
-        first = array.shape[0]
-        array.resize((first + len(block), *array.shape[1:]))
-        if len(block):
-            array[first:] = block
-        self.check()
-
-
-@dataclass(frozen=True, eq=False)
-class H5Store(Store):
-    """AnnData in an HDF5 file, written block after block."""
-
-    root: Any
-    file: ErrorKeepingFile
-    filters: dict[str, Any]
-
-    def check(self) -> None:
-        self.file.check()
+        if self.file is not None:
+            self.file.check()
 
     def array(self, group: Any, name: str, dtype: Any, chunk: tuple[int, ...]) -> Any:
-        sizes = (0, *chunk[1:])
-        return group.create_dataset(name, sizes, dtype, maxshape=(None, *chunk[1:]), chunks=chunk, **self.filters)
+        known = {"shape": (0, *chunk[1:]), "dtype": dtype, "chunks": chunk, **self.settings}
+        if self.file is not None:
+            return group.create_dataset(name, maxshape=(None, *chunk[1:]), **known)
+        return group.create_array(name, **known)
 
     def texts(self, group: Any, name: str, size: int) -> Any:
-        return group.create_dataset(name, size, optional("h5py", "hdf5").string_dtype())
-
-
-@dataclass(frozen=True, eq=False)
-class ZarrStore(Store):
-    """Zarr, of the format that every version of AnnData reads."""
-
-    root: Any
-    compressors: Any
-
-    def append(self, array: Any, block: npt.NDArray[Any]) -> None:
-        chunk = array.chunks[0]
-        ahead = -array.shape[0] % chunk
-        for lo, hi in pairwise([0, *range(ahead or chunk, len(block), chunk), len(block)]):
-            super().append(array, block[lo:hi])
-
-    def array(self, group: Any, name: str, dtype: Any, chunk: tuple[int, ...]) -> Any:
-        sizes = (0, *chunk[1:])
-        return group.create_array(name, shape=sizes, dtype=dtype, chunks=chunk, compressors=self.compressors)
-
-    def texts(self, group: Any, name: str, size: int) -> Any:
+        if self.file is not None:
+            return group.create_dataset(name, size, optional("h5py", "hdf5").string_dtype())
         chunk = {"chunks": (_NAMES,)} if size > _NAMES else {}
-        return group.create_array(name, shape=size, dtype=str, compressors=self.compressors, **chunk)
+        return group.create_array(name, shape=size, dtype=str, **self.settings, **chunk)
+
+    def append(self, array: Any, block: npt.NDArray[Any]) -> None:
+        first, chunk = array.shape[0], array.chunks[0]
+        array.resize((first + len(block), *array.shape[1:]))
+        # By whole chunks: Zarr reads and writes a chunk for each part of it.
+        ahead = -first % chunk
+        for lo, hi in pairwise(sorted({0, *range(ahead, len(block), chunk), len(block)})):
+            array[first + lo : first + hi] = block[lo:hi]
+        self.check()
 
 
 @contextmanager
@@ -124,14 +86,14 @@ def creating(path: Path, compression: str | None) -> Iterator[Store]:
         codec = (numcodecs.GZip if compression == "gzip" else numcodecs.Zstd)() if packed else None
         root = zarr.open_group(str(path), mode="w-", zarr_format=2)
         root.attrs[_WRITER] = "shiftsvd"
-        yield ZarrStore(root, codec)
+        yield Store(root, {"compressors": codec})
         return
     filters: dict[str, Any] = {"compression": "gzip", "shuffle": True} if compression == "gzip" else {}
     if compression == "zstd":
         filters = {**optional("hdf5plugin", "hdf5").Zstd(), "shuffle": True}
     with ErrorKeepingFile(path) as file:
         with closing(optional("h5py", "hdf5").File(file, "w")) as root:
-            yield H5Store(root, file, filters)
+            yield Store(root, filters, file)
         file.check()
 
 
@@ -195,16 +157,16 @@ def _write_dense(store: Store, first: Any, blocks: Iterable[Any], shape: tuple[i
     return int(array.shape[0])
 
 
-def texts_of(labels: Labels | None, lo: int, hi: int) -> list[str]:
-    return list(map(str, range(lo, hi) if labels is None else labels.tolist()))
-
-
 def write_frame(store: Store, name: str, labels: Labels | None, size: int) -> None:
     group = store.root.create_group(name)
     mark(group, "dataframe", "0.2.0")
     group.attrs["_index"] = "_index"
     group.attrs["column-order"] = []
-    mark(store.write_texts(group, "_index", labels, size), "string-array", "0.2.0")
+    array = store.texts(group, "_index", size)
+    mark(array, "string-array", "0.2.0")
+    for lo, hi in cut(size, _NAMES):
+        array[lo:hi] = np.array(list(map(str, range(lo, hi) if labels is None else labels[lo:hi].tolist())), object)
+        store.check()
 
 
 def mark(node: Any, kind: str, version: str) -> Any:
@@ -268,7 +230,7 @@ def _row_blocks(source: RowSource, n_bytes: int) -> Iterator[Any]:
 def _equal(sizes: npt.NDArray[np.int64], n_bytes: int) -> list[Bucket]:
     ends = np.cumsum(sizes)
     cuts = np.searchsorted(ends, np.arange(n_bytes, int(ends[-1]), n_bytes), side="right")
-    return list(pairwise([0, *np.unique(cuts[(cuts > 0) & (cuts < len(sizes))]).tolist(), len(sizes)]))
+    return list(pairwise(sorted({0, *cuts.tolist(), len(sizes)})))
 
 
 def _append(folder: Path, bucket: Bucket, values: npt.NDArray[Any]) -> None:
@@ -377,7 +339,12 @@ def convert(
     if decoder is not None:
         _refuse_matrix_options(path_in, choices, orient=orient, feature_types=feature_types, var_names=var_names)
         with _written(path_in, outputs, path_out) as part:
-            _decode(decoder, path_in, part, key, memory_limit, compression)
+            is_target = part.suffix in targets
+            decoded = part if is_target else part.parent / "decoded" / f"decoded{next(iter(targets))}"
+            decoded.parent.mkdir(exist_ok=True)
+            resolve(decoder.decode)(path_in, decoded, key, memory_limit)
+            if not is_target:
+                convert(decoded, part, memory_limit=memory_limit, compression=compression)
         return
     with external_files(allow_external), rereadable([path_in], format) as [path_in]:
         where: dict[str, Any] = {"format": format, "key": key, "orient": orient, "feature_types": feature_types}
@@ -394,24 +361,6 @@ def convert(
                     return
                 with creating(part, compression) as store:
                     write(store, blocks, shape, opened.names)
-
-
-def _decode(
-    decoder: Decoder,
-    path_in: Path,
-    part: Path,
-    key: str | None,
-    memory_limit: int | str | None,
-    compression: str | None,
-) -> None:
-    decode = resolve(decoder.decode)
-    if part.suffix in decoder.targets:
-        decode(path_in, part, key, memory_limit)
-        return
-    decoded = part.parent / "decoded" / f"decoded{next(iter(decoder.targets))}"
-    decoded.parent.mkdir()
-    decode(path_in, decoded, key, memory_limit)
-    convert(decoded, part, memory_limit=memory_limit, compression=compression)
 
 
 def _notify_unwritten(path: Path, opened: Opened) -> None:

@@ -27,7 +27,6 @@ class Connection:
 
     def __init__(self, address: str) -> None:
         self.address = address
-        self.n_reads = self.n_bytes = 0
         self._lock = Lock()
         self._seen: dict[str, Stat | None] = {}
         self._folders: dict[str, bool] = {}
@@ -55,8 +54,6 @@ class Connection:
 
     def read(self, address: str, lo: int = 0, hi: int | None = None) -> bytes:
         data, found = self._checked(address, lambda: self.server.fetch(address, lo, hi))
-        with self._lock:
-            self.n_reads, self.n_bytes = self.n_reads + 1, self.n_bytes + len(data)
         expected = max(0, (found.size if hi is None else min(hi, found.size)) - lo)
         if len(data) != expected:
             raise failed(address, f"cannot be read: the server sent {len(data):,} of {expected:,} bytes.")

@@ -128,24 +128,16 @@ class Http:
 
     def is_folder(self, address: str) -> bool:
         path = address.partition("?")[0].rstrip("/")
-        if path.rpartition("/")[2] in METADATA:
+        if path.rpartition("/")[2] in METADATA or (not path.endswith(".zarr") and self._has(address)):
             return False
-        if path.endswith(".zarr"):
-            return self._holds_metadata(address)
+        return any(self._has(joined(address, name)) for name in METADATA)
+
+    def _has(self, address: str) -> bool:
         try:
             self.stat(address)
-        except (FileNotFoundError, PermissionError):
-            return self._holds_metadata(address)
-        return False
-
-    def _holds_metadata(self, address: str) -> bool:
-        for name in METADATA:
-            try:
-                self.stat(joined(address, name))
-            except (FileNotFoundError, PermissionError):  # S3 answers 403 for absent objects of a bucket without lists
-                continue
-            return True
-        return False
+        except (FileNotFoundError, PermissionError):  # S3 answers 403 for absent objects of a bucket without lists
+            return False
+        return True
 
     def listing(self, address: str) -> None:
         return None

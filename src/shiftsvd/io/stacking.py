@@ -249,8 +249,7 @@ def _order(
             f"{path} has the {what} of {first} in another order, and some names occur twice, so they cannot be "
             "matched. Make the names unique."
         )
-    place = {name: j for j, name in enumerate(names.tolist())}
-    return np.array([place[name] for name in known.tolist()], np.intp)
+    return _at({name: j for j, name in enumerate(names.tolist())}, known.tolist())
 
 
 def _joined(paths: Sequence[Path], named: Sequence[Labels | None], what: str) -> Labels | None:

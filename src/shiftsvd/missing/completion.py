@@ -358,11 +358,6 @@ def _mean_errors(E: Operator, biases: str | None) -> tuple[Vector, Vector]:
     return row - (row.mean() if biases == "both" else 0), column
 
 
-def _leading(A: Operator, W: Panel) -> tuple[Panel, Vector, Panel]:
-    Q = orth(A.matmat(W))
-    return _triplets(Q, A.rmatmat(Q))
-
-
 def _triplets(Q: Panel, B: Panel) -> tuple[Panel, Vector, Panel]:
     # Of ``Q B^H``. LAPACK's SVD of a long panel takes several times as long.
     T = orth(B)
@@ -376,7 +371,8 @@ def start(gaps: Gaps, k: int, biases: str | None, rng: np.random.Generator) -> t
     A = gaps.residual(additive(row, column))
     W = orth(rng.standard_normal((n, min(k + EXTRA, m, n))))
     for _ in range(2):
-        _, sigma, W = _leading(A, W)
+        Q = orth(A.matmat(W))
+        _, sigma, W = _triplets(Q, A.rmatmat(Q))
     check_size("the entries of a completion", float(sigma[0]))
     return State(k, biases, row, column, np.zeros((m, k), W.dtype), W[:, :k], W), float(sigma[0])
 

@@ -14,7 +14,7 @@ from shiftsvd.backends.dense import BLOCK, DenseRows, native_dtype
 from shiftsvd.backends.device import arrays_of
 from shiftsvd.backends.files import DiskRows
 from shiftsvd.backends.source import Changed, RowSource
-from shiftsvd.backends.sparse import SparseRows, adjoint_of, by_rows, coordinates
+from shiftsvd.backends.sparse import SparseRows, adjoint_of, by_rows, coordinates, with_data
 from shiftsvd.errors import Refused, Setting
 from shiftsvd.kernels import default_threads, kernels_for, ordered
 from shiftsvd.kernels.twin import CSR, csr_of, take_rows
@@ -88,14 +88,8 @@ class Gaps(ABC):
         return round(float(self.absent_below(np.ones(self.shape[0])).sum()))
 
     def moments(self, weights: Vector | None = None) -> Moments:
-        return self._plain_moments if weights is None else self._moments(weights)
-
-    @cached_property
-    def _plain_moments(self) -> Moments:
-        return self._moments(np.ones(self.shape[0]))
-
-    def _moments(self, weights: Vector) -> Moments:
-        m, moments = self.shape[0], self.observed_moments(weights)
+        m = self.shape[0]
+        moments = self.observed_moments(np.ones(m) if weights is None else weights)
         nothing = np.flatnonzero(~(np.asarray(moments.count) > 0))
         if len(nothing):
             columns = np.stack([nothing, np.full_like(nothing, m)])
@@ -310,15 +304,10 @@ class SparseGaps(BlockGaps):
         return _at(self.X, i, j)
 
     def times(self, w: Vector) -> "SparseGaps":
-        return replace(self, X=self._like(self.X.data * w.astype(self.dtype)[self.X.indices]))
-
-    def _like(self, data: Vector) -> CSR:
-        C = csr_of(data, self.X.indices, self.X.indptr, self.shape)
-        C.has_canonical_format = True
-        return C
+        return replace(self, X=with_data(self.X, self.X.data * w.astype(self.dtype)[self.X.indices]))
 
     def _operator(self, data: Vector) -> SparseRows:
-        return SparseRows(self._like(data), n_threads=self.n_threads, memory_limit=self.memory_limit)
+        return SparseRows(with_data(self.X, data), n_threads=self.n_threads, memory_limit=self.memory_limit)
 
     def _row_of(self, places: Vector) -> Vector:
         return np.searchsorted(self.X.indptr, places, side="right") - 1
@@ -374,8 +363,8 @@ class UnstoredGaps(SparseGaps):
 
     def without(self, i: Vector, j: Vector) -> "UnstoredGaps":
         data = self.X.data.copy()
-        data[_at(self._like(np.arange(self.X.nnz)), i, j)] = np.nan
-        return replace(self, X=self._like(data))
+        data[_at(with_data(self.X, np.arange(self.X.nnz)), i, j)] = np.nan
+        return replace(self, X=with_data(self.X, data))
 
     def filled(self, S: LowRank) -> Operator:
         return self.residual(S) - LowRank(-S.L, S.R)

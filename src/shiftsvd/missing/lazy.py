@@ -50,8 +50,7 @@ class LazyGaps(HeldGaps):
         return np.asarray((self._rows(np.asarray(w, np.float64)) @ self._missing((0, self.shape[0]))).compute())
 
     def observed_moments(self, w: Vector) -> Moments:
-        ends = np.cumsum(self.X.chunks[0])
-        of_rows = [w[hi - size : hi] for hi, size in zip(ends, self.X.chunks[0], strict=True)]
+        of_rows = np.split(w, np.cumsum(self.X.chunks[0])[:-1])
         of_chunk, merge = delayed(_observed, pure=False), delayed(Moments.merge, pure=False)
         parts = (
             [of_chunk(chunk, own) for chunk, own in zip(column, of_rows, strict=True)]

@@ -283,10 +283,6 @@ _NO_LOCKS: Final = (errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
 _TRIES: Final = 20  # attempts to create the folder of a lock, which processes remove when they end
 
 
-class _Busy(Exception):
-    pass
-
-
 @contextmanager
 def held(lock: Path, what: Path) -> Iterator[None]:
     """Lock `what`, a file or a folder, by the file `lock`.
@@ -306,7 +302,7 @@ def held(lock: Path, what: Path) -> Iterator[None]:
     with ExitStack() as stack:
         try:
             _enter(stack, lock)
-        except _Busy:
+        except BlockingIOError:
             raise BlockingIOError(_busy(lock, what)) from None
         yield
 
@@ -357,7 +353,7 @@ def _of_system(lock: Path) -> Iterator[None]:
     try:
         taken.acquire(timeout=0)
     except Timeout:
-        raise _Busy from None
+        raise BlockingIOError from None
     try:
         with suppress(OSError):  # the name of the holder is optional
             lock.write_text(json.dumps(this_process()))
@@ -374,7 +370,7 @@ def _of_marker(marker: Path) -> Iterator[None]:
     # For file systems without locks. Remove the marker of a killed process if it ran on this machine since its last
     # start. Keep other markers, as their processes may still run, and name the process in the error.
     if not _make(marker) and not (_remove_left(marker) and _make(marker)):
-        raise _Busy
+        raise BlockingIOError
     try:
         yield
     finally:

@@ -11,6 +11,7 @@ from shiftsvd.backends.dense import DenseRows
 from shiftsvd.backends.device.arrays import Arrays, NamespaceArrays
 from shiftsvd.backends.device.matrices import DeviceCSR, DeviceRows
 from shiftsvd.backends.sparse import SparseRows
+from shiftsvd.backends.validation import check_numbers
 from shiftsvd.kernels import default_threads
 from shiftsvd.kernels.twin import take_rows
 from shiftsvd.operators import Adjoint, Operator
@@ -31,20 +32,15 @@ def arrays_of(X: Any) -> Arrays | None:
         adapter: Arrays | None = import_module(ADAPTERS[library]).arrays_for(X)
         return adapter
     # Views of AnnData are arrays of NumPy, and have a namespace as those do.
-    if (
-        isinstance(X, np.ndarray)
-        or library in KNOWN_OTHERWISE
-        or not hasattr(X, "__array_namespace__")
-        or not hasattr(X, "device")
-    ):
+    otherwise = isinstance(X, np.ndarray) or library in KNOWN_OTHERWISE
+    if otherwise or not (hasattr(X, "__array_namespace__") and hasattr(X, "device")):
         return None
     return NamespaceArrays(X.__array_namespace__(), X.device)
 
 
 def device_operator(X: Any, arrays: Arrays, n_threads: int) -> Operator:
     arrays.check(X)
-    if len(X.shape) != 2 or min(X.shape) < 1:
-        raise ValueError(f"the matrix must have two dimensions of at least 1, got shape {tuple(X.shape)}")
+    check_numbers(arrays.dtype_of(X), tuple(X.shape))
     if arrays.is_sparse(X):
         C, by_columns = arrays.sound_csr(X)
         _check_finite(arrays.parts(C)[0], arrays)

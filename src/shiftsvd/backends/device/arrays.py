@@ -67,9 +67,6 @@ class Arrays(ABC):
     def copy(self, x: Any) -> Any:
         return self.xp.asarray(x, copy=True)
 
-    def repeated(self, row: Any, rows: int) -> Any:
-        return self.xp.broadcast_to(row, (rows, row.shape[1]))
-
     def hstack(self, x: Any, y: Any) -> Any:
         return self.xp.concat([x, y], axis=1)
 
@@ -106,7 +103,7 @@ class Arrays(ABC):
         yield
 
     def check(self, X: Any) -> None:
-        self.dtype_of(X)
+        return
 
     def card(self) -> Card | None:
         return None
@@ -138,9 +135,6 @@ class Arrays(ABC):
         data, indices, indptr = self.parts(X)
         begin, end = int(indptr[lo]), int(indptr[hi])
         return self.csr(data[begin:end], indices[begin:end], indptr[lo : hi + 1] - begin, (hi - lo, X.shape[1]))
-
-    def counts(self, X: Any) -> Vector:
-        return np.diff(self.down(self.parts(X)[2]))
 
 
 def is_out_of_memory(error: BaseException) -> bool:

@@ -91,9 +91,7 @@ class CupyCard(Card):
         return int(cupy.cuda.get_current_stream().ptr)
 
 
-@cache
-def _card(ordinal: int, architecture: str) -> CupyCard:
-    return CupyCard(ordinal, architecture)
+_card = cache(CupyCard)  # kernels are compiled once for each device
 
 
 def arrays_for(X: Any) -> CupyArrays | None:

@@ -183,13 +183,18 @@ class Chunks:
         card.launch(options, "order", min(self.chunks, BLOCKS), threads, 4 * threads, *arrays, rows, m, n)
 
     def gathered(self, V: Sequence[Any], sides: Any, dtype: np.dtype[Any]) -> Any:
-        return self._multiplied(V, sides, dtype, kept=True)
+        def part(here: Any, width: int) -> Any:
+            rows = self.card.empty((self.shape[0], width), dtype)
+            self._launch((here, sides, None, None), rows, width, dtype, self.chunks, None)
+            return rows
+
+        return self._by_widths(V, self.card.empty((self.shape[0], width_of(V[0])), dtype), dtype, part)
 
     def scattered(self, W: Any, sides: Any, dtype: np.dtype[Any]) -> Any:
-        return self._multiplied([W], sides, dtype, given=True)
+        return self._summed([W], sides, dtype, lambda here: (None, sides, None, here))
 
     def gram(self, V: Sequence[Any], sides: Any, weights: Any, dtype: np.dtype[Any]) -> Any:
-        return self._multiplied(V, sides, dtype, weights=weights)
+        return self._summed(V, sides, dtype, lambda here: (here, sides, weights, None))
 
     def powers(self, W: Any, centres: Any, power: int) -> Any:
         """Multiply powers of the distances of entries from their column's centre by W, (m, 1 to 4), in double."""
@@ -203,27 +208,20 @@ class Chunks:
 
         return self._sums(launch, (self.shape[1], width), DOUBLE)[:, :wide]
 
-    def _multiplied(
-        self,
-        panels: Sequence[Any],
-        sides: Any,
-        dtype: np.dtype[Any],
-        *,
-        weights: Any = None,
-        given: bool = False,
-        kept: bool = False,
+    def _summed(self, panels: Sequence[Any], sides: Any, dtype: np.dtype[Any], operands: Callable[[Any], Any]) -> Any:
+        height = self.shape[1] + width_of(sides)
+
+        def part(here: Any, width: int) -> Any:
+            return self._sums(partial(self._launch, operands(here), None, width, dtype), (height, width), dtype)
+
+        return self._by_widths(panels, self.card.empty((height, width_of(panels[0])), DOUBLE), dtype, part)
+
+    def _by_widths(
+        self, panels: Sequence[Any], product: Any, dtype: np.dtype[Any], part: Callable[[Any, int], Any]
     ) -> Any:
-        wide, height = int(panels[0].shape[1]), self.shape[0] if kept else self.shape[1] + width_of(sides)
-        product = self.card.empty((height, wide), dtype if kept else DOUBLE)
-        for lo, hi, width in cut(wide, dtype):
+        for lo, hi, width in cut(width_of(product), dtype):
             here = self._stacked([panel[:, lo:hi] for panel in panels], width, dtype)
-            operands = (None, sides, weights, here) if given else (here, sides, weights, None)
-            if kept:
-                part = self.card.empty((self.shape[0], width), dtype)
-                self._launch(operands, part, width, dtype, self.chunks, None)
-            else:
-                part = self._sums(partial(self._launch, operands, None, width, dtype), (height, width), dtype)
-            product[:, lo:hi] = part[:, : hi - lo]
+            product[:, lo:hi] = part(here, width)[:, : hi - lo]
         return product
 
     def _stacked(self, panels: Sequence[Any], width: int, dtype: np.dtype[Any]) -> Any:

@@ -47,9 +47,6 @@ class DeviceBlocks(Blocked):
     @abstractmethod
     def times(self, rows: Vector | int, cols: Vector | int) -> Any: ...
 
-    @abstractmethod
-    def turned(self) -> Self: ...
-
     def piece(self, rows: Rows) -> Any:
         stored = self.arrays.in_dtype(self.stored_dense(rows), self.double)
         if self.shift is None:
@@ -101,13 +98,6 @@ class DeviceBlocks(Blocked):
             G = G + self.arrays.adjoint(D) @ (D if w is None else self.up(w[:, None]) * D)
         return self.arrays.down(G)
 
-    def pieces_times(self, V: Panel) -> Panel:
-        Y = np.empty((self.shape[0], V.shape[1]), np.result_type(self.double, V))
-        W = self.up(V, Y.dtype)
-        for (lo, hi), D in self.pieces():
-            Y[lo:hi] = self.arrays.down(self.arrays.in_dtype(D, Y.dtype) @ W)
-        return Y
-
     @range_errors_ignored
     def _column_squares(self, weights: Vector | None) -> Vector:
         w = np.ones((1, self.shape[0])) if weights is None else np.asarray(weights, np.float64)[None, :]
@@ -131,9 +121,6 @@ class DeviceBlocks(Blocked):
         X = self.times(rows, cols) if self.dtype == self.double else None
         shift = self.shift and self.shift.ldexp(rows, cols)
         return None if X is None else replace(self, X=X, shift=shift, memo={})  # type: ignore[type-var]
-
-    def column_blocks(self, columns: int) -> Iterator[tuple[int, Panel]]:
-        return self.turned().row_blocks(columns)
 
     def dense_pieces(self, rows: Rows) -> Iterator[tuple[int, Panel]]:
         return ((lo, self.arrays.down(D)) for (lo, _), D in self.pieces(rows))
@@ -242,46 +229,6 @@ class DeviceRows(DeviceBlocks):
 PanelParts = list[Any]
 
 
-class OwnProducts:
-    """Products by our CUDA kernel of the entries, together with L of the shift and the shifted full columns."""
-
-    def __init__(self, chunks: Chunks, arrays: Arrays, blocks: list[Rows], beside: list[list[Any]]) -> None:
-        self.chunks, self.arrays, self.blocks, self.beside = chunks, arrays, blocks, beside
-        self.widths = [int(parts[0].shape[1]) for parts in beside]
-        self._sides: dict[np.dtype[Any], Any] = {}
-
-    def gathered(self, V: PanelParts, dtype: np.dtype[Any]) -> Any:
-        record_read(1)
-        return self.chunks.gathered(self._stack(V), self._beside(dtype), dtype)
-
-    def scattered(self, W: Any, dtype: np.dtype[Any]) -> tuple[Any, ...]:
-        record_read(1)
-        return self._cut(self.chunks.scattered(W, self._beside(dtype), dtype))
-
-    def gram(self, V: PanelParts, weights: Any, dtype: np.dtype[Any]) -> tuple[Any, ...]:
-        record_read(1)
-        return self._cut(self.chunks.gram(self._stack(V), self._beside(dtype), weights, dtype))
-
-    def _stack(self, V: PanelParts) -> list[Any]:
-        return [part for part in V if part.shape[0]]
-
-    def _beside(self, dtype: np.dtype[Any]) -> Any:
-        if not self.widths:
-            return None
-        if dtype not in self._sides:
-            D, at = self.chunks.card.empty((self.chunks.shape[0], sum(self.widths)), dtype), 0
-            for parts, width in zip(self.beside, self.widths, strict=True):
-                for (lo, hi), part in zip(self.blocks, parts, strict=True):
-                    D[lo:hi, at : at + width] = self.arrays.in_dtype(part, dtype)
-                at += width
-            self._sides[dtype] = D
-        return self._sides[dtype]
-
-    def _cut(self, Z: Any) -> tuple[Any, ...]:
-        edges = np.cumsum([0, self.chunks.shape[1], *self.widths])
-        return tuple(Z[int(lo) : int(hi)] for lo, hi in pairwise(edges))
-
-
 def own_chunks(X: Any, arrays: Arrays, stored: int) -> Chunks | None:
     # Return None if X is not on a GPU, if the library's products are faster, or with SHIFTSVD_KERNELS=off, as for the
     # kernels of the host. If our kernel cannot be compiled, "require" raises an error; otherwise log one line.
@@ -347,16 +294,6 @@ class DeviceCSR(DeviceBlocks):
         return int(self.arrays.parts(self.X)[0].shape[0])
 
     @property
-    def _column_counts(self) -> Vector:
-        def counted() -> Vector:
-            if self._chunks is not None:
-                ones = self.arrays.up(np.ones((self.shape[0], 1)))
-                return self._powers_of_columns(self._chunks)(ones, None, 0)[:, 0]
-            return np.asarray(sum(map(self.arrays.counts, self._columns_there)))
-
-        return self.remembered("column_counts", counted)
-
-    @property
     def _rows_there(self) -> list[Any]:
         return self.remembered("rows_there", lambda: [self.arrays.csr_rows(self.X, *rows) for rows in self.blocks()])
 
@@ -377,8 +314,10 @@ class DeviceCSR(DeviceBlocks):
 
     @cached_property
     def _full(self) -> Vector:
-        none = np.zeros(0, np.intp)
-        return none if self.shift is None else np.flatnonzero(self._column_counts > FULL * self.shape[0])
+        if self.shift is None:
+            return np.zeros(0, np.intp)
+        counts = self.remembered("column_counts", lambda: self._column_powers(np.ones(self.shape[0]), 0))
+        return np.flatnonzero(counts > FULL * self.shape[0])
 
     @cached_property
     def _shifted_full(self) -> list[Any]:
@@ -392,12 +331,7 @@ class DeviceCSR(DeviceBlocks):
 
     @cached_property
     def _left(self) -> list[Any]:
-        if self.shift is None:
-            return []
-        if self.shift.level:  # one row crosses the bus
-            row = self.up(self.shift.L[:1])
-            return [self.arrays.repeated(row, hi - lo) for lo, hi in self.blocks()]
-        return [self.up(self.shift.L[lo:hi]) for lo, hi in self.blocks()]
+        return [] if self.shift is None else [self.up(self.shift.L[lo:hi]) for lo, hi in self.blocks()]
 
     @cached_property
     def _dense(self) -> list[list[Any]]:  # what lies beside the entries, of each block
@@ -444,23 +378,46 @@ class DeviceCSR(DeviceBlocks):
             Z[self._full_there] = others[1]
         return Z
 
-    @cached_property
-    def _own(self) -> OwnProducts | None:
-        chunks = self._chunks
-        return None if chunks is None else OwnProducts(chunks, self.arrays, self.blocks(), self._dense)
+    # Our CUDA kernel multiplies the entries together with what lies beside them.
 
     @property
-    def _chunks(self) -> Chunks | None:
+    def _own(self) -> Chunks | None:
         return self.remembered("chunks", lambda: own_chunks(self.X, self.arrays, self._stored))
 
-    def _own_for(self, dtype: np.dtype[Any]) -> OwnProducts | None:
+    def _own_for(self, dtype: np.dtype[Any]) -> Chunks | None:
         return self._own if dtype.kind == "f" else None
+
+    @cached_property
+    def _widths(self) -> list[int]:
+        return [int(parts[0].shape[1]) for parts in self._dense]
+
+    @cached_property
+    def _sides(self) -> dict[np.dtype[Any], Any]:
+        return {}
+
+    def _beside(self, own: Chunks, dtype: np.dtype[Any]) -> Any:
+        if not self._widths:
+            return None
+        if dtype not in self._sides:
+            D, at = own.card.empty((self.shape[0], sum(self._widths)), dtype), 0
+            for parts, width in zip(self._dense, self._widths, strict=True):
+                for (lo, hi), part in zip(self.blocks(), parts, strict=True):
+                    D[lo:hi, at : at + width] = self.arrays.in_dtype(part, dtype)
+                at += width
+            self._sides[dtype] = D
+        return self._sides[dtype]
+
+    def _cut(self, Z: Any) -> tuple[Any, ...]:
+        record_read(1)
+        edges = np.cumsum([0, self.shape[1], *self._widths])
+        return tuple(Z[int(lo) : int(hi)] for lo, hi in pairwise(edges))
 
     def row_products(self, V: Panel) -> Iterator[tuple[int, Panel]]:
         dtype = np.result_type(self.double, V.dtype)
         P = self._parts_of(V, dtype)
         if own := self._own_for(dtype):
-            yield 0, self.beside(V, own.gathered(P, dtype))
+            record_read(1)
+            yield 0, self.beside(V, own.gathered(P, self._beside(own, dtype), dtype))
             return
         for at, (rows, _) in enumerate(self._each(lambda rows: None)):
             yield rows[0], self.beside(V, self._forward(at, P, dtype))
@@ -472,7 +429,10 @@ class DeviceCSR(DeviceBlocks):
             return self._backward(at, self.up(W[rows[0] : rows[1]], dtype), dtype)
 
         own = self._own_for(dtype)
-        sums = own.scattered(self.up(W, dtype), dtype) if own else self._added(part)
+        if own is not None:
+            sums = self._cut(own.scattered(self.up(W, dtype), self._beside(own, dtype), dtype))
+        else:
+            sums = self._added(part)
         return self.beside(W, self._ended(sums))
 
     def gram(self, V: Panel, weights: Vector | None = None) -> Panel:
@@ -486,7 +446,8 @@ class DeviceCSR(DeviceBlocks):
 
         with self.arrays.exact():
             if own := self._own_for(dtype):
-                sums = own.gram(P, self.weights_of(weights, (0, self.shape[0]), dtype), dtype)
+                w = self.weights_of(weights, (0, self.shape[0]), dtype)
+                sums = self._cut(own.gram(P, self._beside(own, dtype), w, dtype))
             else:
                 sums = self._added(part)
             return self.beside(V, self.arrays.in_dtype(self._ended(sums), dtype))
@@ -513,10 +474,10 @@ class DeviceCSR(DeviceBlocks):
         return self.arrays.dense(self.arrays.csr_in_dtype(self.arrays.csr_rows(self.X, *rows), self.double))
 
     def _moments(self, weights: Vector | None) -> Moments:
-        if self._chunks is None:
+        if self._own is None:
             return super()._moments(weights)
         record_read(1)
-        return self._moments_of(self._powers_of_columns(self._chunks), self.shape[0], weights)
+        return self._moments_of(self._powers_of_columns(self._own), self.shape[0], weights)
 
     def block_moments(self, rows: Rows, weights: Vector | None) -> Moments:
         X = self._columns_there[self.blocks().index(rows)]
@@ -560,7 +521,7 @@ class DeviceCSR(DeviceBlocks):
     @range_errors_ignored
     def _column_squares(self, weights: Vector | None) -> Vector:
         w = np.ones(self.shape[0]) if weights is None else np.asarray(weights, np.float64)
-        stored: Any = self._stored_squares(w)
+        stored: Any = self._column_powers(w, 2)
         if self.shift is None:
             return np.asarray(stored)
         L, R, full = self.shift.L, self.shift.R, np.zeros(len(self._full))
@@ -580,12 +541,12 @@ class DeviceCSR(DeviceBlocks):
         by = self.arrays.up(w[:, None])
         return np.concatenate([self._powers_of_rows(X)(by, None, 2)[:, 0] for X in self._rows_there])
 
-    def _stored_squares(self, w: Vector) -> Vector:
+    def _column_powers(self, w: Vector, power: int) -> Vector:
         by = self.arrays.up(w[:, None])
-        if self._chunks is not None:
-            return self._powers_of_columns(self._chunks)(by, None, 2)[:, 0]
+        if self._own is not None:
+            return self._powers_of_columns(self._own)(by, None, power)[:, 0]
         blocks = zip(self.blocks(), self._columns_there, strict=True)
-        return np.asarray(sum(self._powers_of_rows(X)(by[lo:hi, :], None, 2)[:, 0] for (lo, hi), X in blocks))
+        return np.asarray(sum(self._powers_of_rows(X)(by[lo:hi, :], None, power)[:, 0] for (lo, hi), X in blocks))
 
     def transposed(self, passes: float) -> "DeviceCSR | None":
         return None if len(self._full) else self.turned()

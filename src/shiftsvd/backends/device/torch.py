@@ -38,7 +38,6 @@ class TorchArrays(Arrays):
     def check(self, X: Any) -> None:
         if X.requires_grad:
             raise ValueError("the tensor has requires_grad=True, but components have no gradients. Pass X.detach().")
-        self.dtype_of(X)
 
     def up(self, x: Panel) -> Any:
         return torch.from_numpy(np.array(x, order="C")).to(self.device)  # of a copy: strides may be negative
@@ -134,9 +133,7 @@ class TorchCard(Card):
         return int(torch.cuda.current_stream(self.device).cuda_stream)
 
 
-@cache
-def _card(device: torch.device) -> TorchCard:
-    return TorchCard(device)
+_card = cache(TorchCard)  # kernels are compiled once for each device
 
 
 def arrays_for(X: Any) -> TorchArrays | None:

@@ -82,9 +82,8 @@ class ServedStore(Store):  # type: ignore[misc]  # Zarr is not installed for myp
         for name in dict.fromkeys(names):
             yield name
 
-    async def list(self) -> AsyncIterator[str]:
-        for name in self._folder.connection.listing or ():
-            yield name
+    def list(self) -> AsyncIterator[str]:
+        return self.list_prefix("")
 
     async def list_prefix(self, prefix: str) -> AsyncIterator[str]:
         for name in self._folder.connection.listing or ():

@@ -106,7 +106,7 @@ class CsrRows(RowSource):
         index = 4 if max(n_bytes, self.shape[1]) <= np.iinfo(np.int32).max else 8
         read = self.indptr * (self.dtype.itemsize + index) + np.arange(len(self.indptr)) * 8
         cuts = np.searchsorted(read, np.arange(n_bytes, int(read[-1]), n_bytes))
-        return [0, *np.unique(cuts[(cuts > 0) & (cuts < self.shape[0])]).tolist(), self.shape[0]]
+        return sorted({0, *cuts.tolist(), self.shape[0]})
 
     def read(self, lo: int, hi: int) -> csr_array:
         first, last = int(self.indptr[lo]), int(self.indptr[hi])
