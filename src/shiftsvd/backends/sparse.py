@@ -57,8 +57,7 @@ def cancelling(full: Vector, moments: Callable[[], Moments], shift: LowRank) -> 
     # Of the full columns, those whose mean may be larger, relative to the deviation, than that of any other column.
     if not full.any() or (mu := shift.row_vector()) is None:
         return full
-    squares = squares_about(found := moments(), shift)
-    assert squares is not None
+    squares = squares_about(found := moments(), mu)
     with np.errstate(over="ignore", under="ignore"):
         return np.asarray(full & ~(FULL * squares > (1 - FULL) * found.count * np.abs(mu) ** 2))
 
