@@ -10,7 +10,7 @@ import numpy as np
 
 from shiftsvd.algebra import generic
 from shiftsvd.algebra.low_rank import LowRank
-from shiftsvd.algebra.operator import Costs, Operator, costs_together
+from shiftsvd.algebra.operator import Costs, Operator
 from shiftsvd.algebra.scaled import times_powers
 from shiftsvd.numerics.moments import Moments
 from shiftsvd.numerics.orth import folded
@@ -19,6 +19,21 @@ from shiftsvd.numerics.powers import ZERO_EXPONENT, length, two_to
 
 Part = TypeVar("Part")
 SUM, LARGEST = partial(reduce, np.add), partial(reduce, np.maximum)
+
+
+def costs_together(
+    A: Operator, parts: tuple[Operator, ...], most: tuple[str, ...], sums: tuple[str, ...], **known: Any
+) -> Costs:
+    costs = [part.costs for part in parts]
+    together = {
+        "panel_columns": tuple(map(max, zip(*(each.panel_columns for each in costs), strict=True))),
+        "n_threads": next((each.n_threads for each in costs if each.n_threads), None),
+    }
+    for name in ("eps", "gram_eps", "gram_reads", "block_bytes", *most):
+        together[name] = max(getattr(each, name) for each in costs)
+    for name in ("stored", "file_bytes", *sums):
+        together[name] = sum(getattr(each, name) for each in costs)
+    return Costs.of(A, **together | known)
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -341,21 +341,6 @@ def check_same_shape(A: Operator, shift: Operator) -> None:
         raise ValueError(f"the shift must have the shape {A.shape} of the matrix, got {shift.shape}")
 
 
-def costs_together(
-    A: Operator, parts: tuple[Operator, ...], most: tuple[str, ...], sums: tuple[str, ...], **known: Any
-) -> Costs:
-    costs = [part.costs for part in parts]
-    together = {
-        "panel_columns": tuple(map(max, zip(*(each.panel_columns for each in costs), strict=True))),
-        "n_threads": next((each.n_threads for each in costs if each.n_threads), None),
-    }
-    for name in ("eps", "gram_eps", "gram_reads", "block_bytes", *most):
-        together[name] = max(getattr(each, name) for each in costs)
-    for name in ("stored", "file_bytes", *sums):
-        together[name] = sum(getattr(each, name) for each in costs)
-    return Costs.of(A, **together | known)
-
-
 @dataclass(frozen=True, eq=False, repr=False)
 class Derived(Operator):
     """An operator made of another one, A: as large, and its products cost and round as those of A do."""

@@ -2,13 +2,12 @@
 
 import csv
 import io
-import re
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -41,11 +40,15 @@ from shiftsvd.io.formats.notices import of_text_columns, of_variants
 from shiftsvd.io.formats.ranges import Numbers, Seen
 from shiftsvd.io.formats.tally import Finding, Tally
 from shiftsvd.io.formats.text import (
+    NOTE,
+    Block,
     TextBatch,
     TextRows,
     block_bytes,
     filled_rows,
+    is_note,
     kinds_of,
+    plain_names,
     row_of,
     stored_value,
     undecoded,
@@ -63,7 +66,6 @@ _PARTS = 16  # blocks of a wide table in one of a narrow table: cells as texts o
 _STORED = 24  # bytes of memory for a number of a Parquet or Arrow file while a block is converted
 _CELL = 200  # bytes of memory for a cell of a sheet or database while a block is converted
 _NOTES = 3  # rows of one cell that may be notes
-_NOTE = re.compile(r"\W*[^\W\d][^,;\t|:=]*[:=]")  # Source: registry
 _SKIPPED = 6  # beginnings of rows that an error names for `comment`
 _VALUELESS = 1000  # rows of a block without values that are looked at
 _ADDENDS = 3  # rows, and entries that are not zero, from which a last row of sums is a total
@@ -71,14 +73,6 @@ _CHANCE = 0.01  # probability of a sample below which a last row without a label
 _LOOSE = 0.01  # relative difference to the sums from which a last row with a label such as Total of Russia is none
 _KEPT = 1 << 16  # numbers of a table whose medians are computed
 _BOUNDS = 100  # totals below which a sum may begin
-
-
-class Block(NamedTuple):
-    """Consecutive rows: numbers, names of rows, and all cells by columns."""
-
-    numbers: npt.NDArray[np.float64]
-    names: Sequence[str]
-    cells: Any
 
 
 class Rows:
@@ -285,7 +279,7 @@ class Rows:
         if not self.ragged:
             return
         first, more = self.ragged[0], len(self.ragged) - 1
-        if more < _SKIPPED and all(_is_note(text, count) for _, count, text in self.ragged):
+        if more < _SKIPPED and all(is_note(text, count) for _, count, text in self.ragged):
             notes = [text.strip().lstrip('"')[:_SHOWN] for *_, text in self.ragged]
             has, holds = ("row", "holds") if not more else ("rows", "hold")
             rows = ", ".join(f"{row:,}" for row, *_ in self.ragged)
@@ -350,8 +344,8 @@ class Rows:
         source = self.head.source
         if isinstance(source, TextRows) and source.form.blanks:  # the words of a note are cells
             words = text.split()
-            text, is_note = " ".join(words), 2 * sum(map(any_number, words)) < len(words)
-            count = 1 if is_note and count != self.head.width - 1 else count  # R wraps a wide table below its header
+            text, noted = " ".join(words), 2 * sum(map(any_number, words)) < len(words)
+            count = 1 if noted and count != self.head.width - 1 else count  # R wraps a wide table below its header
         if text.strip("\0\x1a \t\r\n"):  # zero bytes, and the sign of the end of a file of DOS, are no row
             self.ragged.append((row, count, text if len(self.ragged) < _RAGGED else ""))
 
@@ -391,7 +385,7 @@ class Rows:
 
     @cached_property
     def _plain_names(self) -> Any:
-        return strings(map(_plain, self.head.names or ()))
+        return strings(plain_names(self.head.names or ()))
 
     def _without_headers(self, batch: Any, n_before: int) -> Any:
         if self.head.names is None or any(map(holds_numbers, set(kinds_of(batch)))):
@@ -443,8 +437,8 @@ class Rows:
         label, n_filled = str(cell), sum(cell != "" for cell in cells)
         odd = [j for j in self.form.numeric if isinstance(cells[j], str) and cells[j] and not any_number(str(cells[j]))]
         read = set(self.form.numeric) - self.form.texts
-        is_note = bool(read) and _NOTE.match(label) is not None and 2 * len(read.intersection(odd)) >= len(read)
-        if odd and (is_note or (place in self.form.numeric and n_filled == 1 < len(cells))):
+        noted = bool(read) and NOTE.match(label) is not None and 2 * len(read.intersection(odd)) >= len(read)
+        if odd and (noted or (place in self.form.numeric and n_filled == 1 < len(cells))):
             self._add_ragged(self._place(self.n_rows), 1, self._beginning(cells[: place + 1]))
             return True
         if self.choices.keep_total or not self._has_begun:
@@ -462,7 +456,7 @@ class Rows:
         """Take a row of one text for a note; another remedy than that for a cell that does not fit."""
         filled = [(j, str(cell)) for j, cell in enumerate(cells) if cell != ""]
         row = self._place(self.n_rows + i)
-        if self.head.names and sorted(_plain(str(cell)) for cell in cells) == sorted(map(_plain, self.head.names)):
+        if self.head.names and sorted(plain_names(map(str, cells))) == sorted(plain_names(self.head.names)):
             swapped = f"row {row:,} holds the names of the header in another order."
             raise Refused(f"{swapped} Put the columns below it in the order of the header.")
         if not filled:
@@ -470,7 +464,7 @@ class Rows:
         elif len(filled) == 1 < len(cells):
             (j, cell), begin = filled[0], self._beginning(cells[: filled[0][0] + 1])
             is_name = j in self.form.texts or j not in self.form.numeric
-            if is_name and (len(cells) > 2 or _NOTE.match(cell)):
+            if is_name and (len(cells) > 2 or NOTE.match(cell)):
                 self._named.text = self._named.text or cell
                 self._named.add(1, (row,), begin)
             elif (tally := self.tallies.get(j)) and tally.forget(cell):
@@ -606,11 +600,3 @@ class Rows:
             X[:, j] = numbers
         self.numbers.add(X, first)
         return X
-
-
-def _plain(name: str) -> str:
-    return name.replace("\ufeff", "").strip().lower()
-
-
-def _is_note(text: str, n_cells: int) -> bool:
-    return bool(text.strip()) and not any_number(text) and (n_cells == 1 or _NOTE.match(text.lstrip('"')) is not None)

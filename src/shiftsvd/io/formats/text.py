@@ -3,15 +3,16 @@
 import codecs
 import io
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from shiftsvd.errors import Refused, Setting
 from shiftsvd.io.base import bounded_lines, longest_line, open_bytes, too_long
-from shiftsvd.io.formats.cells import arrow, as_numpy
+from shiftsvd.io.formats.cells import any_number, arrow, as_numpy
 from shiftsvd.runs.memory import limit_of
 
 _CHUNK = 1 << 20  # bytes decoded at a time
@@ -23,6 +24,7 @@ _BLOCK, _LEAST, _SHARE = 1 << 22, 1 << 16, 256
 _LONGEST_ROW = 1 << 24  # bytes
 _OTHERS = "utf-16, cp932 (Japanese), gb18030 (Chinese), cp1250 (Polish, Czech) or cp1251 (Russian)"
 _BLANKS = re.compile(" +")
+NOTE = re.compile(r"\W*[^\W\d][^,;\t|:=]*[:=]")  # Source: registry
 _MARKS = {
     codecs.BOM_UTF8: "utf-8",
     codecs.BOM_UTF32_LE: "utf-32",
@@ -156,6 +158,14 @@ def _end_of_rows(text: bytes) -> int:
     return end or (last if len(text) > _LONGEST_ROW else 0)
 
 
+class Block(NamedTuple):
+    """Consecutive rows: numbers, names of rows, and all cells by columns."""
+
+    numbers: npt.NDArray[np.float64]
+    names: Sequence[str]
+    cells: Any
+
+
 class TextBatch(NamedTuple):
     """Rows of a wide text as one array of cells, with the methods of an Arrow batch, which takes 10 kB per column."""
 
@@ -275,3 +285,11 @@ def stored_value(value: Any) -> Any:
 def cell_of(value: Any) -> str | float:
     value = stored_value(value)
     return value.strip() if isinstance(value, str) else "" if value is None else value
+
+
+def plain_names(names: Iterable[str]) -> list[str]:
+    return [name.replace("\ufeff", "").strip().lower() for name in names]
+
+
+def is_note(text: str, n_cells: int) -> bool:
+    return bool(text.strip()) and not any_number(text) and (n_cells == 1 or NOTE.match(text.lstrip('"')) is not None)
