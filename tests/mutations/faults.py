@@ -22,6 +22,38 @@ def fault(what: str, file: str, old: str, new: str, *tests: str) -> Fault:
 
 FAULTS = (
     fault(
+        "the part of a joint probe along the next block",
+        "solvers/krylov.py",
+        "return np.vstack([coefficients[end:], R])",
+        "return np.vstack([0 * coefficients[end:], R])",
+        "solvers/test_probe.py",
+        "solvers",
+    ),
+    fault(
+        "the rounding of components from a basis",
+        "solvers/solve.py",
+        "extra_noise, product, F.rounding)",
+        "extra_noise, product)",
+        "backends/test_disk.py",
+        "backends",
+    ),
+    fault(
+        "the room for a wide block after a restart",
+        "solvers/krylov.py",
+        "min(keep + 6 * self.width, self.n)",
+        "min(keep + 2 * self.width + 4 * self.block_width, self.n)",
+        "backends/test_disk.py",
+        "backends",
+    ),
+    fault(
+        "the ratio from which full columns are shifted",
+        "backends/sparse.py",
+        "FULL * squares > (1 - FULL)",
+        "FULL * squares > 2 * (1 - FULL)",
+        "algebra/test_full_lines.py",
+        "algebra",
+    ),
+    fault(
         "the sign of a shift",
         "algebra/operator.py",
         "return self.A.matmat(V) - self.S.matmat(V)",
