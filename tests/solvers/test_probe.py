@@ -123,6 +123,16 @@ def test_a_probe_that_shares_the_products_of_steps_bounds_what_the_basis_lacked_
         assert_close(rest - Q @ (Q.conj().T @ rest), 0 * rest, 1e-11 * scale)  # the products were steps, too
 
 
+def test_a_joint_block_spans_the_normal_columns_outside_of_the_basis(monkeypatch: pytest.MonkeyPatch) -> None:
+    d, rng = np.linspace(2, 1, 40), np.random.default_rng(0)
+    basis, Omega = with_residuals(d, 3, 0.1, float, rng), rng.standard_normal((40, 5))
+    monkeypatch.setattr(basis, "_random_normal", lambda columns: Omega[:, :columns])
+    V, Q = basis.B[:, :3].copy(), basis.block.copy()
+    R = basis.begin_probe(5, joint=True)
+    assert_close(basis.block[:, : Q.shape[1]], Q, 0)
+    assert_close(basis.block @ R, Omega - V @ (V.T @ Omega), 1e-14)
+
+
 def with_residuals(d: Array, known: int, off: float, dtype: type, rng: np.random.Generator) -> Factorization:
     V = np.eye(len(d), known) + off * rng.standard_normal((len(d), known))
     V = np.linalg.qr(V if dtype is float else V + 1j * off * rng.standard_normal(V.shape))[0]

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import shiftsvd as ss
+from shiftsvd.backends.files import DiskRows
 from shiftsvd.numerics.bounds import Ritz, rounding_of
 from shiftsvd.solvers import solve as loop
 from shiftsvd.solvers.constants import MISSED_TOL
@@ -15,6 +16,7 @@ from shiftsvd.solvers.probe import Proof, Proven, miss_limit, prove, required_bo
 from shiftsvd.solvers.problem import Budget, Continue, Leaders, Outcome, Products, Stop
 from shiftsvd.solvers.reading import Snapshot, read
 from tests.support.closeness import assert_close
+from tests.support.containers import Held
 from tests.support.matrices import EPS, Array, with_values
 
 N, K = 200, 5
@@ -222,6 +224,19 @@ def test_the_basis_may_come_in_panels(split: bool) -> None:
     exact = 0.9 ** np.arange(float(K))
     assert reading.values_converged
     assert np.all(np.abs(reading.S - exact) <= reading.certificate.value_errors * exact)
+
+
+def test_components_of_a_file_are_computed_from_the_basis_only_if_its_rounding_allows() -> None:
+    A = DiskRows(Held(with_values((300, N), 0.9 ** np.arange(float(N))), 100))
+    found, exact = toy_engine(A, K, 80, np.random.default_rng(0)), 0.9 ** np.arange(float(K))
+    for noise, reads in ((1e-9, 0), (1e-4, 0), (1e-1, 1)):
+        p, budget = problem_of(ss.BlockLanczos(1e-2), A, K)
+        G = Products.of(p, budget)
+        G.precise = True
+        reading = read(p, G, Snapshot(**{**vars(found), "basis_noise": noise}), np.random.default_rng(1))
+        assert budget.n_passes == reads
+        assert np.all(np.abs(reading.S - exact) <= reading.certificate.value_errors * exact + 1e-15)
+        assert reads or np.all(reading.certificate.value_errors >= noise / (2 * exact**2))
 
 
 # --- why runs stop ----------------------------------------------------------------------------------------------
