@@ -70,6 +70,13 @@ def test_the_read_of_the_means_and_the_last_steps_serve_for_the_first_block_and_
         assert np.all(errors <= pca.info_.value_errors)
 
 
+def test_gram_reads_a_file_again_for_its_components() -> None:
+    source = Held(sparse_rows(), 1000)
+    F = ss.svd(DiskRows(source), 10, solver=ss.Gram(1e-2), rng=0)
+    assert F.info.n_passes == 2
+    assert source.n_reads == 3 * (2 + 1)  # and one for the norm
+
+
 def test_values_computed_from_the_basis_have_its_rounding_errors_in_their_bounds() -> None:
     for seed in range(40):
         rng = np.random.default_rng(seed)

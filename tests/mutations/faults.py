@@ -32,8 +32,8 @@ FAULTS = (
     fault(
         "the rounding of components from a basis",
         "solvers/reading.py",
-        "noise += s.basis_noise",
-        "noise += 0 * s.basis_noise",
+        "noise += s.basis_noise or 0.0",
+        "noise += 0.0",
         "solvers/test_solve.py",
         "solvers",
     ),

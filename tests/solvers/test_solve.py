@@ -229,7 +229,7 @@ def test_the_basis_may_come_in_panels(split: bool) -> None:
 def test_components_of_a_file_are_computed_from_the_basis_only_if_its_rounding_allows() -> None:
     A = DiskRows(Held(with_values((300, N), 0.9 ** np.arange(float(N))), 100))
     found, exact = toy_engine(A, K, 80, np.random.default_rng(0)), 0.9 ** np.arange(float(K))
-    for noise, reads in ((1e-9, 0), (1e-4, 0), (1e-1, 1)):
+    for noise, reads in ((1e-9, 0), (1e-4, 0), (1e-1, 1), (None, 1)):
         p, budget = problem_of(ss.BlockLanczos(1e-2), A, K)
         G = Products.of(p, budget)
         G.precise = True

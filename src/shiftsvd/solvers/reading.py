@@ -46,7 +46,7 @@ class Snapshot:
     eps: float  # rounding unit of the products
     extra_noise: float  # further rounding errors: measured in single precision, else of terms that cancel
     product: Product | None = None  # ``G V``, if it was multiplied along with a probe
-    basis_noise: float = 0.0  # rounding error of ``G V`` where it is computed from the basis
+    basis_noise: float | None = None  # rounding error of ``G V`` computed from the basis; None: read the data for it
 
 
 class Reading(NamedTuple):
@@ -114,8 +114,9 @@ def _product_of(p: Problem, G: Products, s: Snapshot, rng: Generator) -> Product
     is_coarse = product and product.eps > double and _is_coarse(s.ritz, noise, ROUNDING_SHARE * p.tol)
     if product and not (is_coarse and G.budget.allows(G.last_reads)):
         return product
-    noise += s.basis_noise
-    if product is None and p.reads_file and not _is_coarse(s.ritz, noise, FROM_BASIS * p.tol):
+    noise += s.basis_noise or 0.0
+    may_use_basis = p.reads_file and s.basis_noise is not None and product is None
+    if may_use_basis and not _is_coarse(s.ritz, noise, FROM_BASIS * p.tol):
         return _from_basis(s, s.eps, noise)
     if s.eps > double or G.budget.allows(G.last_reads):
         G.budget.spend(A.costs.gram_reads, left)
