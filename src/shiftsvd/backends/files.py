@@ -213,7 +213,7 @@ class Reread(Blocked):
             what, panels = ("moments", ()) if V is None else ("moments_and_gram", (V,))
             found, counts, *product = self._total(what, panels, (in_double(weights),), _merged)
             record = {"count": np.array(found.count), "mean": found.mean, "M2": found.M2, "stored": counts}
-            return record | dict(zip(["product"], product, strict=False))
+            return record | ({"product": product[0]} if product else {})
 
         record = self.once("moments", (weights,) if V is None else (weights, V), read)
         if self.sparse:

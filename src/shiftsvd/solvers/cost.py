@@ -39,7 +39,7 @@ LAPACK = 1.5e-10
 FORM = 0.8e-9
 # Overhead of a step of block Lanczos in seconds: calls and small matrices (benchmarks/claims/middle.py).
 STEP = 7e-4
-# Reads that a fit of a file takes less: the read of the means multiplies the first block, and the last step the probe.
+# Reads that a fit of a file saves: the read of the means multiplies the first block, and the last step the probe.
 SAVED = 2
 # Seconds to read a byte of a file: 1.2e-9 for HDF5 files in the page cache, 3e-9 to 4e-9 for compressed ones
 # (benchmarks/claims/reads.py), 2e-9 to 1e-8 for disks and networks of 500 to 100 MB/s.
