@@ -121,10 +121,15 @@ class BlockLanczos(Solver):
         Returns
         -------
         Shape
-            Columns of a block, columns wanted, columns of the basis before a restart, and columns that are reserved.
+            Columns of a block, columns wanted, columns of the basis before a restart, columns that are reserved, and
+            those of a probe.
         """
+        if self.on_long_side(A, k):
+            return self._shape(k, A, constants.LONG_COLUMNS)
         shape = self._shape(k, A, A.costs.panel_columns)
-        return self._shape(k, A, constants.LONG_COLUMNS) if self.on_long_side(A, k) else shape
+        left = min(2 * shape.block, constants.PROBE_OF_FILES, A.costs.panel_columns[1] - shape.block)
+        joint = A.costs.file_bytes > 0 and left >= constants.LEAST_COLUMNS
+        return shape._replace(probe=left, joint=True) if joint else shape
 
     def on_long_side(self, A: Operator, k: int | float) -> bool:
         """Return True to put the basis on the long side, which halves the passes over data stored by the short side.
@@ -154,7 +159,7 @@ class BlockLanczos(Solver):
         n, b = min(A.shape), min(self.block_size or width, *A.shape)
         wanted = min(constants.OF_SHARE + b if isinstance(k, float) else int(k), n)
         basis = problem.basis_columns(wanted, b, n, self.max_basis)
-        return problem.Shape(b, wanted, basis, min(basis + (constants.SWEEPS + 1) * b, n))
+        return problem.Shape(b, wanted, basis, min(basis + (constants.SWEEPS + 1) * b, n), b)
 
     def single(self, A: Operator) -> bool:
         """Return True to start in single precision; for double data only if the tolerance is likely to allow it.
@@ -183,7 +188,8 @@ class BlockLanczos(Solver):
         return 1 if self.on_long_side(A, k) else passes_per_step(tall(A))
 
     def passes_range(self, A: Operator, k: int) -> tuple[int, int]:
-        n, (block, _, columns, _), reads = min(A.shape), self.shape(k, A), self._reads(A, k)
+        n, shape, reads = min(A.shape), self.shape(k, A), self._reads(A, k)
+        block, columns = shape.block, shape.columns
         whole = -(-n // block) + 1  # passes until the basis spans the whole space, and the last reading
         quickest = constants.QUICKEST_OF_FILES if A.costs.file_bytes else constants.QUICKEST
         least = min(-(-k // block) + quickest, whole)
@@ -196,9 +202,12 @@ class BlockLanczos(Solver):
 
     def peak_bytes(self, A: Operator, k: int) -> int:
         side = max if self.on_long_side(A, k) else min
-        n, b, _, _, reserved = side(A.shape), *self.shape(k, A)
+        n, shape = side(A.shape), self.shape(k, A)
+        b, reserved = shape.block, shape.reserved
         threads = A.costs.n_threads or default_threads()
-        panels = (threads + 9) * (k + b if k > b else 2 * b)  # the last reading shares a product with a block
+        panels = (threads + 9) * max(k + b, 2 * b)  # the last reading shares a product with a block
+        if shape.joint:  # a probe shares products with steps; the block that the read of the moments has multiplied
+            panels = max(panels, (threads + 9) * (b + shape.probe)) + 3 * b
         # The basis is free when the long-side factor of a wide matrix is computed.
         largest = max(8 * n * (reserved + panels), 8 * n * 3 * k + long_vector_bytes(A, k))
         return largest + overhead_bytes(A, k + b)

@@ -26,6 +26,8 @@ class Shape(NamedTuple):
     wanted: int  # number of components by which the basis is sized
     columns: int  # columns of the basis before a restart
     reserved: int  # `columns`, plus the columns that a probe is likely to add
+    probe: int  # columns of a probe
+    joint: bool = False  # a step may multiply the first probe, too
 
 
 def basis_columns(k: int, b: int, n: int, max_basis: int | None) -> int:
@@ -62,11 +64,6 @@ class Problem:
     @property
     def reads_file(self) -> bool:
         return self.multiplied.costs.file_bytes > 0
-
-    @property
-    def probe_columns(self) -> int:
-        most = constants.PROBE_OF_FILES if self.reads_file else self.shape.block
-        return max(min(2 * self.shape.block, most), constants.LEAST_COLUMNS)
 
     def count(self, theta: Vector) -> int:
         if isinstance(self.k, float):

@@ -36,14 +36,14 @@ def solve(p: Problem, budget: Budget, rng: Generator) -> Reading:
                 return deflate_leaders(p, G, F, ritz.first(count), rng)
             case Stop.NEAR:
                 needs, steps = unproven(p, ritz, proven), 0
-                proven = prove(G, F, ritz, needs, proven, joint=True, columns=p.probe_columns).proven
+                proven = prove(G, F, ritz, needs, proven, joint=True, columns=p.shape.probe).proven
                 continue
         V, block, product = vectors_to_read(F, ritz.k), F.block, None
         needs = [] if outcome is Stop.SPENT else unproven(p, ritz, proven)
         if needs:
             block = block.copy()
             to_multiply = V if p.multiplied is p.A else None
-            cold, columns = p.start is None, p.probe_columns
+            cold, columns = p.start is None, p.shape.probe
             proven, kept, product = prove(G, F, ritz, needs, proven, to_multiply, cold, columns=columns)
             still_unproven = bool(unproven(p, ritz, proven))
             steps = int(still_unproven)
@@ -198,10 +198,17 @@ def shares_reads(p: Problem, F: Factorization, ritz: Ritz, proven: Proven, histo
     # The level of the probe exceeds the share of the components that the basis lacks, which is about the error.
     likely, most = history[-1][2], constants.LACKING * max(p.tol, p.missed_tol) / max(p.tol, TINY)
     is_last = likely <= constants.JOINT or steps_to_go(history) == 1
-    if proven.n_probes or not is_last or likely > most or hides(F, ritz) or F.size + F.width == F.n:
+    if (
+        not p.shape.joint
+        or proven.n_probes
+        or not is_last
+        or likely > most
+        or hides(F, ritz)
+        or F.size + F.width == F.n
+    ):
         return False
     # The basis must have room for steps with the wider block, in case the probe finds that a value was missed.
-    if F.columns < min(2 * ritz.k + constants.STEPS * (F.width + p.probe_columns), F.n):
+    if F.columns < min(2 * ritz.k + constants.STEPS * (F.width + p.shape.probe), F.n):
         return False
     needs = unproven(p, ritz, proven)
     return bool(needs) and vectors_to_keep(ritz, needs) is not None
