@@ -87,6 +87,19 @@ def test_values_computed_from_the_basis_have_its_rounding_errors_in_their_bounds
         assert F.info.n_passes < 100  # the basis has room for the wide block that follows a probe
 
 
+@pytest.mark.parametrize("empty", [2, 4])
+def test_rounding_errors_of_a_block_are_no_columns_of_the_basis(empty: int) -> None:
+    for seed in range(30):  # products have no parts in empty columns, so the basis ends before the whole space
+        rng = np.random.default_rng(seed)
+        X = (rng.random((130, 62)) * (rng.random((130, 62)) < 0.3)).astype(np.float32)
+        X[:, :empty] = 0
+        F = ss.svd(DiskRows(Held(sparse.csr_array(X), 50)), 20, shift="mean", solver=ss.BlockLanczos(1e-2), rng=seed)
+        exact = np.linalg.svd(X - X.mean(axis=0, dtype=float), compute_uv=False)
+        assert np.all(np.abs(F.S - exact[:20]) <= F.info.value_errors * F.S), seed
+        assert F.info.missed_below is not None
+        assert exact[20] <= F.info.missed_below, seed
+
+
 @pytest.mark.parametrize("scale", [False, True])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_no_read_is_spent_on_measuring_the_rounding(dtype: type, scale: bool, monkeypatch: pytest.MonkeyPatch) -> None:
