@@ -100,6 +100,16 @@ def test_rounding_errors_of_a_block_are_no_columns_of_the_basis(empty: int) -> N
         assert exact[20] <= F.info.missed_below, seed
 
 
+@pytest.mark.parametrize("k", [20, 30])
+def test_rows_without_weight_leave_the_residual_of_a_wide_file_as_small_as_it_is(k: int) -> None:
+    rng = np.random.default_rng(0)
+    X, w = decaying((30, 60), 0.5), rng.integers(0, 3, 30).astype(float)
+    F = ss.svd(DiskRows(Held(X, 10)), k, shift="mean", sample_weight=w, solver="lanczos", rng=0)
+    R = np.sqrt(w)[:, None] * (X - (w @ X) / w.sum())
+    residual = float(np.linalg.norm(R - F.U * F.S @ F.Vh))
+    assert F.info.frobenius_error == pytest.approx(residual, rel=0.01, abs=10 * EPS * float(np.linalg.norm(R)))
+
+
 @pytest.mark.parametrize("scale", [False, True])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_no_read_is_spent_on_measuring_the_rounding(dtype: type, scale: bool, monkeypatch: pytest.MonkeyPatch) -> None:
