@@ -110,6 +110,16 @@ def test_rows_without_weight_leave_the_residual_of_a_wide_file_as_small_as_it_is
     assert F.info.frobenius_error == pytest.approx(residual, rel=0.01, abs=10 * EPS * float(np.linalg.norm(R)))
 
 
+def test_vectors_of_a_value_that_no_pass_tells_from_0_are_unknown() -> None:
+    A = DiskRows(Held(decaying((26, 101), 0.9), 10))
+    for seed in range(10):
+        with pytest.warns(match="did not converge"):
+            F = ss.svd(A, 26, shift="mean", solver=ss.BlockLanczos(1e-10, max_passes=1), rng=seed)
+        assert F.info.vector_errors is not None
+        assert F.info.vector_errors[-1] == 1, seed  # the centred rows have rank 25
+        assert np.all(F.info.vector_errors[:-1] < 1e-6)
+
+
 @pytest.mark.parametrize("scale", [False, True])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_no_read_is_spent_on_measuring_the_rounding(dtype: type, scale: bool, monkeypatch: pytest.MonkeyPatch) -> None:
