@@ -140,15 +140,15 @@ def frobenius_error(A: Any, F: SVDResult) -> float | None:
     return difference_norm(as_operator(A), F)
 
 
-def difference_norm(A: Operator, F: SVDResult) -> float | None:
+def difference_norm(A: Operator, F: SVDResult | LowRank) -> float | None:
     norm = (A - F).frobenius_norm()
     squares = A.row_squares() if norm is None else None
     if squares is None or np.all(squares):
         return norm
     # A row with weight 0 cannot subtract the rounding errors of F in this row, so these are summed separately.
-    L, R, zero = F.U * F.S, F.Vh.conj().T, (squares == 0)[:, None]
-    norm = (A - LowRank(np.where(zero, 0, L), R)).frobenius_norm()
-    return None if norm is None else float(np.hypot(norm, LowRank(np.where(zero, L, 0), R).frobenius_norm()))
+    S, zero = F if isinstance(F, LowRank) else F.as_low_rank(), (squares == 0)[:, None]
+    norm = (A - LowRank(np.where(zero, 0, S.L), S.R)).frobenius_norm()
+    return None if norm is None else float(np.hypot(norm, LowRank(np.where(zero, S.L, 0), S.R).frobenius_norm()))
 
 
 def halko_bound(

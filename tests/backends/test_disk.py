@@ -94,6 +94,39 @@ def test_values_computed_from_the_basis_have_its_rounding_errors_in_their_bounds
         assert F.info.n_passes < 100  # the basis has room for the wide block that follows a probe
 
 
+@pytest.mark.parametrize("empty", [2, 4])
+def test_rounding_errors_of_a_block_are_no_columns_of_the_basis(empty: int) -> None:
+    for seed in range(30):  # products have no parts in empty columns, so the basis ends before the whole space
+        rng = np.random.default_rng(seed)
+        X = (rng.random((130, 62)) * (rng.random((130, 62)) < 0.3)).astype(np.float32)
+        X[:, :empty] = 0
+        F = ss.svd(DiskRows(Held(sparse.csr_array(X), 50)), 20, shift="mean", solver=ss.BlockLanczos(1e-2), rng=seed)
+        exact = np.linalg.svd(X - X.mean(axis=0, dtype=float), compute_uv=False)
+        assert np.all(np.abs(F.S - exact[:20]) <= F.info.value_errors * F.S), seed
+        assert F.info.missed_below is not None
+        assert exact[20] <= F.info.missed_below, seed
+
+
+@pytest.mark.parametrize("k", [20, 30])
+def test_rows_without_weight_leave_the_residual_of_a_wide_file_as_small_as_it_is(k: int) -> None:
+    rng = np.random.default_rng(0)
+    X, w = decaying((30, 60), 0.5), rng.integers(0, 3, 30).astype(float)
+    F = ss.svd(DiskRows(Held(X, 10)), k, shift="mean", sample_weight=w, solver="lanczos", rng=0)
+    R = np.sqrt(w)[:, None] * (X - (w @ X) / w.sum())
+    residual = float(np.linalg.norm(R - F.U * F.S @ F.Vh))
+    assert F.info.frobenius_error == pytest.approx(residual, rel=0.01, abs=10 * EPS * float(np.linalg.norm(R)))
+
+
+def test_vectors_of_a_value_that_no_pass_tells_from_0_are_unknown() -> None:
+    A = DiskRows(Held(decaying((26, 101), 0.9), 10))
+    for seed in range(10):
+        with pytest.warns(match="did not converge"):
+            F = ss.svd(A, 26, shift="mean", solver=ss.BlockLanczos(1e-10, max_passes=1), rng=seed)
+        assert F.info.vector_errors is not None
+        assert F.info.vector_errors[-1] == 1, seed  # the centred rows have rank 25
+        assert np.all(F.info.vector_errors[:-1] < 1e-6)
+
+
 @pytest.mark.parametrize("scale", [False, True])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_no_read_is_spent_on_measuring_the_rounding(dtype: type, scale: bool, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -142,7 +142,7 @@ def _square_beyond(A: Operator, B: Operator, V: Panel, W: Panel, wide: bool) -> 
     squares = squares_beyond(B, V, W)
     if squares is not None:
         return float(squares.sum())
-    norm = (A - LowRank(W, A.rmatmat(V))).frobenius_norm() if wide else None
+    norm = difference_norm(A, LowRank(W, A.rmatmat(V))) if wide else None
     return None if norm is None else norm**2
 
 

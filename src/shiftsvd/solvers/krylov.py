@@ -247,7 +247,7 @@ class Factorization:
             elif not self.single:  # in single precision X is orthonormal already
                 X = orth(X)
             Q = hstack(Q, X) if Q.shape[1] else X
-            if Q.shape[1] >= width or not hidden:
+            if Q.shape[1] >= width or not hidden or not X.shape[1]:
                 return Q
             # Remove the longest columns, so that squares can resolve shorter columns.
             W, squares = W.copy(), None
@@ -255,9 +255,12 @@ class Factorization:
             subtract_projection(W, self.B[:, :end])
 
     def _reorthogonalized(self, X: Panel, end: int, Q: Panel) -> Panel:
-        for _ in range(2):
+        for shortest in (0.0, REPEAT_BELOW):
             subtract_projection(X, self.B[:, :end])
             subtract_product(X, Q, inner(Q, X))
+            squares = inner(X, X)
+            if np.linalg.eigvalsh(squares)[0] < shortest**2:  # the first projection left rounding errors alone
+                X = times(X, _longest_combinations(squares, shortest, len(squares))[0])
             X = orth(X).astype(self.B.dtype)
         return X
 

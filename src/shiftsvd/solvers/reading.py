@@ -185,7 +185,8 @@ def _certificate(p: Problem, ritz: Ritz, S: Vector, rounded: Vector, proven: Pro
     # A rounding error as large as its value leaves no digit, and is not what tol=0 means by rounding.
     unconverged = np.flatnonzero(~(bounds.tol_ratios(ritz, p.tol, errors) <= slack) | ~(rounded < 1))
     result = certified(p.A, ritz, S, residuals, reported, unconverged, max(p.tol, p.missed_tol), rounded)
-    return replace(result, vector_errors=_with_storage_rounding(p.A, S, result.vector_errors))
+    angles = np.where(rounded < 1, result.vector_errors, 1.0)  # A v may consist of rounding errors
+    return replace(result, vector_errors=_with_storage_rounding(p.A, S, angles))
 
 
 @np.errstate(over="ignore", invalid="ignore", divide="ignore")  # of values that are 0
