@@ -39,7 +39,7 @@ def test_pairs_whose_squared_covariances_are_no_numbers_are_refused(power: int) 
     def pairs(da: Any) -> Any:
         return coupled(da, da.rename(lat="y"), 2, rng=0)
 
-    with pytest.raises(ValueError, match="singular values of X\\^H Y must be between .* Change the units"):
+    with pytest.raises(ValueError, match=r"singular values of X\^H Y must be between .* Change the units"):
         found(pairs, power)
 
 
@@ -63,5 +63,5 @@ def test_correlations_have_no_units(power: int) -> None:
 
 @pytest.mark.parametrize("times", [1e-170, 1e160])
 def test_correlations_of_fields_whose_squares_are_no_numbers_are_refused(times: float) -> None:
-    with pytest.raises(ValueError, match="values of da must be between .* Change the units"):
+    with pytest.raises(ValueError, match=r"values of da must be between .* Change the units"):
         correlation(monthly() * times, monthly()[:, 4, 5])
