@@ -1452,9 +1452,9 @@ FAULTS = (
     ),
     fault(
         "a tolerance in the table of a fit",
-        "commands/writing.py",
-        'e is not None and e <= result["settings"]["tol"]',
-        "e is not None",
+        "wording.py",
+        'late = ~(np.array(facts["value_errors"], np.float64) <= tol)',
+        'late = np.isnan(np.array(facts["value_errors"], np.float64))',
         "commands/test_results.py",
         "commands",
     ),
