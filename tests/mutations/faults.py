@@ -2530,8 +2530,8 @@ FAULTS = (
     fault(
         "ddof in the errors of a bootstrap of fields",
         "xarray/sampling.py",
-        '("mode", variances.std(axis=0, ddof=1))',
-        '("mode", variances.std(axis=0))',
+        "-unit).std(axis=0, ddof=1)",
+        "-unit).std(axis=0)",
         "xarray/test_sampling.py",
         "xarray",
     ),
