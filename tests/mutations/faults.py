@@ -2711,8 +2711,8 @@ FAULTS = (
     fault(
         "the tolerance of an estimator in its report",
         "report.py",
-        'settings = (getattr(getattr(fit.model, "solver", None), "tol", None), getattr(fit.model, "tol", None))',
-        'settings = (getattr(getattr(fit.model, "solver", None), "tol", None),)',
+        'settings = (getattr(getattr(model, "solver", None), "tol", None), getattr(model, "tol", None))',
+        'settings = (getattr(getattr(model, "solver", None), "tol", None),)',
         "commands/test_report.py",
         "commands",
     ),
