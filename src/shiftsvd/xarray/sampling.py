@@ -336,7 +336,7 @@ def _correlated(X: Any, Z: Panel, pairs: tuple[Places, Places]) -> dict[str, Pan
         n=("cell", there.sum(axis=0)),
         size=("cell", np.abs(np.where(there, X, 0)).max(axis=0)),
     )
-    check_size("values of da", float(mean["size"].max()))
+    check_size("values of da", float(mean["size"].max(initial=0)))
     count = np.maximum(mean["n"], 1)
     off = np.where(there, X - mean["total"] / count, 0)
     first, second = pairs
