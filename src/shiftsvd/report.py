@@ -28,7 +28,7 @@ from shiftsvd.result import Info
 from shiftsvd.runs.memory import shown_bytes
 from shiftsvd.runs.outputs import Outputs, local, refuse
 from shiftsvd.solvers.base import TOL
-from shiftsvd.wording import categories_of, is_mixed, settings_of, shown, solver
+from shiftsvd.wording import categories_of, is_mixed, settings_of, shown, solver, verdicts
 
 __all__ = ["write"]
 
@@ -70,6 +70,7 @@ def write(
     figures: Iterable[tuple[str, Callable[[Any], object]]] = (),
     seconds: float | None = None,
     peak_bytes: int | None = None,
+    tol: float | None = None,
     force: bool = False,
 ) -> None:
     """Write a report of a fit: the data, the settings, the variances with their bounds, scores and loadings.
@@ -101,6 +102,8 @@ def write(
         Further figures of loadings: each function draws on the matplotlib Axes that it gets.
     seconds, peak_bytes : optional
         Time and memory of the whole run. Default: those of the solver.
+    tol : float, optional
+        The tolerance by which components converged. Default: that of the model.
     force : bool
         Replace an existing file.
 
@@ -132,6 +135,7 @@ def write(
     page_of = template("report.html.j2")
     fit = read(model)
     info = {each.name: getattr(fit.info, each.name, None) for each in fields(Info)}  # None if not computed
+    info["tol"] = _tol(model) if tol is None else tol
     measured = {"seconds": seconds, "peak_bytes": peak_bytes}
     given = getattr(names, "features", names)
     names = fit.feature_names(given)
@@ -233,17 +237,14 @@ def _table(rows: list[dict[str, Any]]) -> dict[str, str]:
 
 
 def _verdicts(fit: Fit, info: dict[str, Any]) -> list[str]:
-    if info["completed"] is False:
-        return ["no"] * fit.k
-    if info["converged"] is None or fit.errors is None:
-        return ["–"] * fit.k
-    if info["converged"]:
-        return ["yes"] * fit.k
-    settings = (getattr(getattr(fit.model, "solver", None), "tol", None), getattr(fit.model, "tol", None))
-    tol = next((float(tol) for tol in settings if tol is not None), TOL)
-    late = ~(np.asarray(fit.errors) <= tol)
-    # If the tolerance known here does not identify those that did not converge, mark all as unknown.
-    return ["no" if one else "yes" if late.any() else "?" for one in late]
+    unknown = "–" if info["converged"] is None or info["value_errors"] is None else "?"
+    words = {True: "yes", False: "no", None: unknown}
+    return [words[verdict] for verdict in verdicts(info, fit.k, info["tol"])]
+
+
+def _tol(model: Any) -> float:
+    settings = (getattr(getattr(model, "solver", None), "tol", None), getattr(model, "tol", None))
+    return next((float(tol) for tol in settings if tol is not None), TOL)
 
 
 def _certificate(fit: Fit) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """Settings of estimators, solvers and facts about data in words, for reports."""
 
 import re
+from collections.abc import Mapping
 from typing import Any, Final
 
 import numpy as np
@@ -126,6 +127,19 @@ def solver(made: Any) -> str:
     arguments = [f"{ARGUMENTS.get(key, key.replace('_', ' '))} {value}" for key, value in said]
     called = SOLVERS.get(name, name)
     return short(f"{called} ({', '.join(arguments)})" if arguments else called, LONGEST)
+
+
+def verdicts(facts: Mapping[str, Any], k: int, tol: float) -> list[bool | None]:
+    """Return which of k components converged, by the facts of `Info` or result.json; None if that is unknown."""
+    if facts["completed"] is False:  # the bounds refer to a completed matrix that had not converged
+        return [False] * k
+    if facts["converged"] is None or facts["value_errors"] is None:
+        return [None] * k
+    if facts["converged"]:
+        return [True] * k
+    late = ~(np.array(facts["value_errors"], np.float64) <= tol)
+    # If no bound exceeds tol, a value may have been missed, at an unknown position.
+    return [False if one else True if late.any() else None for one in late]
 
 
 def shown(value: Any) -> str:

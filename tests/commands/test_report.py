@@ -394,6 +394,7 @@ def test_what_did_not_converge_is_named(tmp_path: Path) -> None:
     assert "Not everything converged" in found.text
     assert "error bounds of components 3, 5 exceed the tolerance" in found.text
     assert found.source.count('<td class="no">no</td>') == 2
+    assert "error bound of component 5 exceeds the tolerance" in page(tmp_path, late, tol=0.05).text
     late.tol = 0.05
     assert "error bound of component 5 exceeds the tolerance" in page(tmp_path, late).text
     # The tolerance of the run is not known: none of them is called converged.

@@ -26,6 +26,7 @@ def account(**told: Any) -> Result:
         ({"value_errors": [1e-6, 1e-4, 1e-9]}, [True, True, True]),
         ({"value_errors": [1e-6, 2e-4, 1e-9], "converged": False}, [True, False, True]),
         ({"value_errors": [1e-6, None, 1.0], "converged": False}, [True, False, False]),
+        ({"value_errors": [1e-6, 1.001e-4, 1e-9]}, [True, True, True]),  # the slack of the solver
         ({"value_errors": [1e-6, 1e-6, 1e-6], "converged": False}, [None, None, None]),  # one may be missing
         ({"value_errors": [1e-6, 1e-6, 1e-6], "completed": False}, [False, False, False]),
         ({"value_errors": None, "converged": None}, [None, None, None]),

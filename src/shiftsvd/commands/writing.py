@@ -34,6 +34,7 @@ from shiftsvd.model_file import load_model
 from shiftsvd.operators import Operator
 from shiftsvd.runs.memory import peak_bytes
 from shiftsvd.runs.outputs import Outputs
+from shiftsvd.wording import verdicts
 
 MOST_NUMBERS: Final = 10_000_000  # write components.csv by default up to this size: 200 MB of text
 # Files that a fit may write into its folder; extensions add others.
@@ -116,13 +117,7 @@ class Result:
         blank = [None] * result["n_components"]
         cumulative = np.cumsum(np.array(result["explained_variance_ratio"], float)).tolist()
         errors = result["value_errors"] or blank
-        certain: list[bool | None] = [
-            None if result["value_errors"] is None else e is not None and e <= result["settings"]["tol"] for e in errors
-        ]
-        if result["completed"] is False:  # the bounds refer to a completed matrix that had not converged
-            certain = [False] * result["n_components"]
-        elif result["converged"] is False and all(certain):  # a value may have been missed, at an unknown position
-            certain = [None] * result["n_components"]
+        certain = verdicts(result, result["n_components"], result["settings"]["tol"])
         known = [result[name] for name in SPECTRA]
         return [
             list(row) for row in zip(*known, cumulative, result["residuals"] or blank, errors, certain, strict=True)
@@ -538,5 +533,6 @@ def write_files(
             figures=[figure for each in hooks for figure in each.figures(run)],
             seconds=result.document["seconds"],
             peak_bytes=result.document["peak_bytes"],
+            tol=run.settings.tol,
         )
     write_manifest(result.document, outputs, paths)

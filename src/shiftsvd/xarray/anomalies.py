@@ -464,7 +464,10 @@ def _standardized(weights: Vector, variances: Vector, dtype: Any) -> Vector:
 
 
 def _check_range(mean: Vector, squares: Vector) -> None:
-    size = float(max(np.abs(mean).max(), np.sqrt(squares.max())))
+    check_size("anomalies and means of a field", float(max(np.abs(mean).max(), np.sqrt(squares.max()))))
+
+
+def check_size(what: str, size: float) -> None:
     if size != 0 and not 1 / MAX_SIZE < size < MAX_SIZE:
         rule = f"must be between {1 / MAX_SIZE:g} and {MAX_SIZE:g} in absolute value, so that squares do not overflow"
-        raise ValueError(f"anomalies and means of a field {rule}, got {size:.3g}. Change the units.")
+        raise ValueError(f"{what} {rule}, got {size:.3g}. Change the units.")

@@ -16,6 +16,7 @@ from shiftsvd.xarray.anomalies import (
     FieldOptions,
     Keywords,
     anomalies,
+    check_size,
     common_samples,
     per_field,
     with_keywords,
@@ -158,7 +159,9 @@ class Pairs(NamedTuple):
 
 def _mca(x: Anomalies, y: Anomalies, n_modes: int, options: FieldOptions) -> Pairs:
     C, m = Product(x.A.H, y.A), x.A.shape[0]
-    F = with_small_cells(C, options.svd(C, n_modes), y.squares)
+    F = options.svd(C, n_modes)
+    check_size("singular values of X^H Y", float(F.S[0]))
+    F = with_small_cells(C, F, y.squares)
     F = with_small_cells(C.H, F.H, x.squares).H
     U, V = F.U, F.Vh.conj().T
     total, how = _total_squares(C, F, generator(options.rng))

@@ -11,6 +11,7 @@ from shiftsvd.extend.fits import integer
 from shiftsvd.extend.operators import generator
 from shiftsvd.extend.running import affordable, few, notice, refuse
 from shiftsvd.xarray import fields
+from shiftsvd.xarray.anomalies import check_size
 from shiftsvd.xarray.datasets import Dataset, check_variances, with_modes
 from shiftsvd.xarray.fields import Dims, Panel, Places, Vector
 from shiftsvd.xarray.projection import anomalies_of, completed, in_cells
@@ -328,10 +329,14 @@ def correlation(da: Any, series: Any, *, along: Hashable | None = None) -> Any:
 def _correlated(X: Any, Z: Panel, pairs: tuple[Places, Places]) -> dict[str, Panel]:
     rows = np.asarray(~np.isnan(Z).any(axis=1))
     Z = np.where(rows[:, None], Z - Z[rows].mean(axis=0), 0)
+    Z = np.ldexp(Z, -np.frexp(np.abs(Z).max(axis=0))[1])  # the units of the series, which cancel, with squares in range
     there = ~np.isnan(X) & rows[:, None]
     mean = fields.compute_together(
-        total=("cell", np.where(there, X, 0).sum(axis=0, dtype=np.float64)), n=("cell", there.sum(axis=0))
+        total=("cell", np.where(there, X, 0).sum(axis=0, dtype=np.float64)),
+        n=("cell", there.sum(axis=0)),
+        size=("cell", np.abs(np.where(there, X, 0)).max(axis=0)),
     )
+    check_size("values of da", float(mean["size"].max(initial=0)))
     count = np.maximum(mean["n"], 1)
     off = np.where(there, X - mean["total"] / count, 0)
     first, second = pairs
@@ -469,10 +474,11 @@ def bootstrap(
     drawn = [_drawn_modes(space[rows], start) for rows in places]
     variances, congruence = (np.array([each[j] for each in drawn]) for j in (0, 1))
     errors = fields.with_absent_cells(_map_errors(Y, Q, np.array([each[2] for each in drawn])), cells)
+    unit = int(np.frexp(variances.max())[1])  # the standard deviation squares the variances
     low, high = np.quantile(variances, [(1 - level) / 2, (1 + level) / 2], axis=0)
     found = {
         "explained_variance": (("sample", "mode"), variances),
-        "standard_error": ("mode", variances.std(axis=0, ddof=1)),
+        "standard_error": ("mode", np.ldexp(np.ldexp(variances, -unit).std(axis=0, ddof=1), unit)),
         "lower": ("mode", low),
         "upper": ("mode", high),
         "congruence": (("sample", "mode"), congruence),

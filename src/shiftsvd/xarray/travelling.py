@@ -201,6 +201,8 @@ DECAY: Final = 0.2
 UNEQUAL: Final = 1.6
 # Time steps up to which the Gram matrix between steps is formed, in one read.
 MAX_GRAM_STEPS = 4000
+# Exponent of two of the largest cell from which on the anomalies of sequences are divided by a power of two.
+MOST_EXPONENT: Final = 100
 # Entries of a block of cells in one Fourier transform.
 BLOCK_ENTRIES: Final = 2**22
 
@@ -288,12 +290,17 @@ def extended(
     sizes = f"{n:,} sequences of {len(taken):,} lags of {cells:,} cells"
     integer("n_modes", n_modes, 1, min(cells * len(taken), n), f" for {sizes}")
     of = anomalies(field, options, n_modes)
-    E, constant = Lagged(of.A.H, taken), np.full((n, 1), n**-0.5)
+    # Entries of the Gram matrix are squares, which the solver squares again. The size is known without a read.
+    unit = int(np.frexp(np.sqrt(of.squares.max()))[1])
+    B = generic.ldexp(of.A.H, 0, -unit) if abs(unit) > MOST_EXPONENT else None
+    E, unit = (Lagged(of.A.H, taken), 0) if B is None else (Lagged(B, taken), unit)
+    constant = np.full((n, 1), n**-0.5)
     A = Deflated(E, constant) if center else E
     F = with_small_cells(A.H, _with_gram_solver(options, n).svd(A, n_modes).H, np.tile(of.squares, len(taken))).H
     centre = E.matmat(constant) if center else np.zeros((E.shape[0], 1))
     squares = float(E.column_squares().sum()) - float(np.linalg.norm(centre)) ** 2  # type: ignore[union-attr]
-    found = _dataset(of, F, taken, squares).assign(score_means=("mode", (F.U.T @ centre)[:, 0] * n**-0.5))
+    means, F = np.ldexp((F.U.T @ centre)[:, 0] * n**-0.5, unit), F.times_power(unit)
+    found = _dataset(of, F, taken, float(np.ldexp(squares, 2 * unit))).assign(score_means=("mode", means))
     return found.assign_attrs(fit_attrs([F], of) | {"n_samples": n, "n_lags": len(taken)} | options.attrs)
 
 
