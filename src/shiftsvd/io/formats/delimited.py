@@ -566,6 +566,7 @@ class Rows:
         numbers = with_indicators(numbers, batch, *about)
         self.n_rows += len(numbers)
         names = [] if form.label is None else texts(batch.column(form.label)[: self._n_names])
+        names = names if self._is_typed else [name.strip() for name in names]
         return Block(numbers, names, batch)
 
     @cached_property
