@@ -99,10 +99,14 @@ def header_lines() -> Tables:
     days = [f"2026-01-{i + 1:02} 09:00:00" for i in range(10)]
     yield "three header rows with a date (Qualtrics)", three + "\n" + text(days, a[1:], b[1:]), [("Q1", A), ("Q2", B)]
     lines = three.replace("How old?", '"How\nold?"')
-    yield "three header rows with a line break (Qualtrics)", lines + "\n" + text(days, a[1:], b[1:]), [
-        ("Q1", A),
-        ("Q2", B),
-    ]
+    yield (
+        "three header rows with a line break (Qualtrics)",
+        lines + "\n" + text(days, a[1:], b[1:]),
+        [
+            ("Q1", A),
+            ("Q2", B),
+        ],
+    )
     yield "one unit for all columns", "who,a,b\n,number,number\n" + "".join(HALVES), P
     yield "units in brackets and a type", "who,a,b\n[-],[kg],[m]\nstr,float,int\n" + "".join(HALVES), P
     yield "names and descriptions in two languages", "who,a,b\nName,Alter,Größe\nname,age,size\n" + "".join(HALVES), P

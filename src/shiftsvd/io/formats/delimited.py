@@ -485,6 +485,7 @@ class Rows:
         new = {each.text for each in seen if each and each.count == 1}
         return 1 < len(new) == len(read)
 
+    @np.errstate(invalid="ignore")  # infinite values are refused later
     def _compare(self, cells: Sequence[str | float], place: int, row: int) -> None:
         """Remove a last row of sums of the others. Name one with rounded sums, means or medians, or their number."""
         at = [j for j in self.form.numeric if not is_gap(str(cells[j]))]
