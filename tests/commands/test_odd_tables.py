@@ -261,6 +261,24 @@ def test_no_option_is_suggested_where_it_would_misread_the_table(tmp_path: Path,
     assert never not in result.stderr
 
 
+@pytest.mark.parametrize("blank", [" ", "\u00a0"])
+def test_blanks_around_cells_belong_to_no_name(tmp_path: Path, blank: str) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text(
+        f"|{blank}who{blank}|{blank}a{blank}|\n" + "".join(f"|{blank}p{i}{blank}|{i * i}|\n" for i in range(5))
+    )
+    names = read_files([path], None, Choices()).names
+    assert (list(names.samples), list(names.features)) == ([f"p{i}" for i in range(5)], ["a"])
+
+
+def test_an_infinite_value_is_named_and_no_product_of_it(tmp_path: Path) -> None:
+    path = tmp_path / "a.csv"
+    path.write_text("who,a,b\np,1,3\nq,inf,5\nr,2,9\ns,4,1\n")
+    said = invoke("fit", path, "-k", 1).stderr
+    assert "column 'a' has 'inf' (row 3)" in said
+    assert "invalid value" not in said
+
+
 def test_a_delimiter_is_not_suggested_again(tmp_path: Path) -> None:
     path = tmp_path / "table.csv"
     path.write_text("who،a\np0،1.5\np1،2.5\np2،4\n")

@@ -98,6 +98,16 @@ def header_lines() -> Tables:
     )
     days = [f"2026-01-{i + 1:02} 09:00:00" for i in range(10)]
     yield "three header rows with a date (Qualtrics)", three + "\n" + text(days, a[1:], b[1:]), [("Q1", A), ("Q2", B)]
+    lines = three.replace("How old?", '"How\nold?"')
+    yield (
+        "three header rows with a line break (Qualtrics)",
+        lines + "\n" + text(days, a[1:], b[1:]),
+        [
+            ("Q1", A),
+            ("Q2", B),
+        ],
+    )
+    yield "one unit for all columns", "who,a,b\n,number,number\n" + "".join(HALVES), P
     yield "units in brackets and a type", "who,a,b\n[-],[kg],[m]\nstr,float,int\n" + "".join(HALVES), P
     yield "names and descriptions in two languages", "who,a,b\nName,Alter,Größe\nname,age,size\n" + "".join(HALVES), P
 
@@ -126,6 +136,7 @@ def ends() -> Tables:
         text(a, b) + ",".join(map(point, ordinary)) + "\n",
         [(name, [*values, last]) for (name, values), last in zip(P, ordinary, strict=True)],
     )
+    yield "Media and Dev. std. below", text(WHO, a, b) + "Media,9.9,5.6\nDev. std.,2.3,3.4\n", P
     yield "a total for Russia", text(WHO, a, b) + f"Всего по России,{sum(A):.0f},{sum(B):.0f}\n", P
     answers = [[f"q{j}", *(str((i * j) % 5 + 1) for i in range(29)), "3"] for j in (1, 2)]
     named: Right = [(name, list(map(float, cells))) for name, *cells in answers]
@@ -256,6 +267,11 @@ def exports() -> Tables:
         P,
     )
     yield "page breaks with headers", "who,a,b\n" + HALVES[0] + "\fwho,a,b\n" + HALVES[1], P
+    yield "texts with a blank between semicolons", text(WHO, col("a", A, "about {:g}".format), sep=";"), []
+    low = [-value for value in A]
+    for mark, values in (("-99.9", A), ("999.9", A), ("9999.99", A), ("1E20", A), ("-999", low), ("-999.9", low)):
+        marked = ["a", *(mark if i == 4 else point(value) for i, value in enumerate(values))]
+        yield f"{mark} for missing, from {values[0]}", text(WHO, marked, b), [("a", changed(values, 4)), P[1]]
     for sign in "~^:\x1f":
         yield f"the delimiter {sign!r}", text(WHO, a, b, sep=sign), []
     yield (

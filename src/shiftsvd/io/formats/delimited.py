@@ -485,6 +485,7 @@ class Rows:
         new = {each.text for each in seen if each and each.count == 1}
         return 1 < len(new) == len(read)
 
+    @np.errstate(invalid="ignore")  # infinite values are refused later
     def _compare(self, cells: Sequence[str | float], place: int, row: int) -> None:
         """Remove a last row of sums of the others. Name one with rounded sums, means or medians, or their number."""
         at = [j for j in self.form.numeric if not is_gap(str(cells[j]))]
@@ -566,6 +567,7 @@ class Rows:
         numbers = with_indicators(numbers, batch, *about)
         self.n_rows += len(numbers)
         names = [] if form.label is None else texts(batch.column(form.label)[: self._n_names])
+        names = names if self._is_typed else [name.strip() for name in names]
         return Block(numbers, names, batch)
 
     @cached_property

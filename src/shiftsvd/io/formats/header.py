@@ -258,6 +258,8 @@ def _cut(path: Path, text: str, is_all: bool, separator: str | None) -> tuple[st
     tried = dict[str, list[TextRow]]()
     for marks in (likely, others):
         for mark in () if any(map(_fits, tried.values())) else marks:
+            if mark == " " and any(map(_are_alike, tried.values())):
+                continue  # between the words of cells
             with suppress(ValueError):  # such as quotes that end before another delimiter
                 tried[mark] = _records(path, text, is_all, mark)
     if not tried:  # raise the error
@@ -267,9 +269,12 @@ def _cut(path: Path, text: str, is_all: bool, separator: str | None) -> tuple[st
 
 
 def _fits(records: Sequence[TextRow]) -> bool:
-    width, rows = _usual_width(records), records[1:]
-    has_numbers = any(any_number(cell) for row in rows for cell in row.cells)
-    return width > 1 and has_numbers and all(len(row.cells) == width for row in rows)
+    return any(any_number(cell) for row in records[1:] for cell in row.cells) and _are_alike(records[1:])
+
+
+def _are_alike(records: Sequence[TextRow]) -> bool:
+    width = _usual_width(records)
+    return width > 1 and all(len(row.cells) == width for row in records)
 
 
 def _usual_width(records: Sequence[TextRow]) -> int:
@@ -323,8 +328,9 @@ def _refuse_lines_above(records: Sequence[TextRow]) -> None:
             counted = f"the first line has {len(records[0].cells)} cells, but the rows have {width}."
             seems = f"{counted} Correct it. If it is no header, use "
         parts += [seems, Setting("skip", line), f" to skip {plural(line, 'line')} above it."]
-    # A row of one text may hold missing values, unless labels are below.
-    last = max((i for i, each in enumerate(texts) if len(each) > 1), default=0)
+    # A row of one text may hold missing values, unless it lacks a name, or labels are below.
+    nameless = [len(cells) < width and not row.cells[0].strip() for cells, row in zip(named, rows, strict=False)]
+    last = max((i for i, each in enumerate(texts) if len(each) > (not nameless[i])), default=0)
     if labels := [rows[i] for i in range(first + 1, last + 1) if texts[i]]:
         parts += [" "] * bool(parts) + _about_labels(labels, records, "the" if not parts else "The")
     if parts:

@@ -15,9 +15,9 @@ ROWS = 3  # rows of a finding that are named
 _LONGEST = 40  # characters of a cell in a message
 _NUMBERS = 100  # different numbers of a column that are counted; a set of these takes 10 kB
 _AT_ONCE = 1 << 18  # numbers of a block that are summarised at once, so that temporary arrays stay small
-_BELOW: Final = (-99.0, -999.0, -9999.0, -99999.0)  # numbers that stand for missing values where none is negative
-_ABOVE: Final = (99.0, 999.0, 9999.0, 99999.0, 999999.0)  # and where the others are much smaller
-_SENTINELS: Final = (*_BELOW, *_ABOVE, -np.inf, np.inf)
+# Numbers that stand for missing values where none is negative, or where the others are much smaller.
+_NINES: Final = (99.0, 999.0, 9999.0, 99999.0, 999999.0, 99.9, 99.99, 999.9, 999.99, 9999.9, 9999.99, 1e20, np.inf)
+_SENTINELS: Final = (*_NINES, *(-value for value in _NINES))
 _LARGE: Final = 100  # from which numbers are counted that may have separated thousands
 CODES = 1e11  # whole numbers above are codes, such as those in bars
 YEAR: Final = re.compile(r"(.*[_\W])?(years?|yr|jahr|ann[ée]e|año|anno|ano|rok|år)([_\W].*)?", re.IGNORECASE)

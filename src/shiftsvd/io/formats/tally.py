@@ -464,7 +464,7 @@ class Tally:
     def warnings(self) -> Iterator[Finding]:
         others = max(abs(self.low), abs(self.high)) if self.low <= self.high else None
         for value, seen in self.sentinels.items():
-            if others is None or not (np.isinf(value) or (self.low >= 0 if value < 0 else value > 3 * others)):
+            if others is None or not (abs(value) > 3 * others or value < 0 <= self.low):
                 continue
             ends = f"all others are from {self.low:g} to {self.high:g}"
             text = f"column {self.name!r} has {seen}, and {ends}."

@@ -24,6 +24,7 @@ _BLOCK, _LEAST, _SHARE = 1 << 22, 1 << 16, 256
 _LONGEST_ROW = 1 << 24  # bytes
 _OTHERS = "utf-16, cp932 (Japanese), gb18030 (Chinese), cp1250 (Polish, Czech) or cp1251 (Russian)"
 _BLANKS = re.compile(" +")
+_OPEN = re.compile(r'(^|[,;|\t])"([^"]|"")*$')  # the end of a line with a cell in quotes that goes on below
 NOTE = re.compile(r"\W*[^\W\d][^,;\t|:=]*[:=]")  # Source: registry
 _MARKS = {
     codecs.BOM_UTF8: "utf-8",
@@ -225,7 +226,7 @@ class _PieceStream(io.RawIOBase):
 def _cleaned(path: Path, stream: IO[bytes], how: TextForm, longest: int) -> Iterator[bytes]:
     # Encode as UTF-8; remove comments; write a tab for each run of blanks.
     decoder = codecs.getincrementaldecoder(how.encoding)()
-    rest, quoted, chunk = "", False, b"before the first one"
+    rest, inside, chunk = "", "", b"before the first one"
     while chunk:
         chunk = stream.read(_CHUNK)
         try:
@@ -237,7 +238,7 @@ def _cleaned(path: Path, stream: IO[bytes], how: TextForm, longest: int) -> Iter
             raise too_long(path, longest)
         kept, rest = text[:end], text[end:]
         if how.comments:
-            kept, quoted = _without(kept, how.comments, quoted)
+            kept, inside = _without(kept, how.comments, inside)
         if how.blanks:
             kept = tabbed(kept)
         yield kept.encode("utf-8")
@@ -247,15 +248,19 @@ def tabbed(text: str) -> str:
     return "\n".join("\t".join(line.split()) for line in text.split("\n"))
 
 
-def _without(text: str, comments: tuple[str, ...], quoted: bool) -> tuple[str, bool]:
+def _without(text: str, comments: tuple[str, ...], inside: str) -> tuple[str, str]:
+    # `inside`: whether the lines begin in quotes, in a row that is "kept" or in one that is a "comment".
     kept, bare = [], tuple(comment for comment in comments if '"' not in comment)
     for line in text.split("\n"):
         # Cells in quotes begin with their text, unless the comment has quotes itself.
-        is_comment = line.startswith(comments) or line.lstrip('"').startswith(comments)
-        if quoted or not (is_comment or (bare and _BLANKS.sub(" ", line.replace('"', "")).strip().startswith(bare))):
+        plain = _BLANKS.sub(" ", line.replace('"', "")).strip()
+        begins = line.startswith(comments) or line.lstrip('"').startswith(comments) or plain.startswith(bare)
+        is_comment = inside == "comment" or (not inside and begins)
+        if not is_comment:
             kept.append(line)
-            quoted ^= line.count('"') % 2 == 1
-    return "\n".join(kept), quoted
+        if line.count('"') % 2 and (inside or not is_comment or _OPEN.search(line)):
+            inside = "" if inside else "comment" if is_comment else "kept"
+    return "\n".join(kept), inside
 
 
 # --- blocks of text or of stored columns ---

@@ -22,9 +22,9 @@ _SUMS = (
 _STATISTICS = (
     r"means?|averages?|mean ?\(sd\)|mittelwert|durchschnitt|moyenne|promedio|gemiddelde|medians?|mediane?|"
     r"mediana|m[eé]diane|minimum|maximum|m[ií]nimo|m[aá]ximo|minimo|massimo|standard deviation|stdev|"
-    r"std\.? ?dev(?:iation|\.)?|standardabweichung|[eé]cart[- ]type|desv\. ?(?:est|t[ií]p)\.?|"
-    r"desviaci[oó]n (?:est[aá]ndar|t[ií]pica)|deviazione standard|variances?|varianz|n\s*=\s*\d+|m[eé]dia geral|"
-    r"odch\. ?(?:std|stand)\.|odchylenie standardowe|std\. ?sapma|standart sapma|desvio[- ]padr[aã]o|"
+    r"std\.? ?dev(?:iation|\.)?|standardabweichung|[eé]cart[- ]type|desv\. ?(?:est|t[ií]p)\.?|variances?|varianz|"
+    r"desviaci[oó]n (?:est[aá]ndar|t[ií]pica)|dev(?:iazione|\.) ?(?:standard|st(?:and|d)?\.?)|n\s*=\s*\d+|"
+    r"m[eé]dia geral|odch\. ?(?:std|stand)\.|odchylenie standardowe|std\. ?sapma|standart sapma|desvio[- ]padr[aã]o|"
     r"standaard(?:afwijking|deviatie)|ст\. ?откл\.|стандартное отклонение|標準偏差|标准差|표준편차|المتوسط|औसत|"
     r"[sś]rednia|pr[uů]m[eě]r|medelv[aä]rde|gennemsnit|gjennomsnitt|keskiarvo|ortalama|среднее|平均|평균"
 )
