@@ -295,4 +295,4 @@ def test_workers_of_a_scheduler_do_it_and_one_that_is_killed_costs_only_time(
         assert other.poll() is None  # it is not ours to end
         told = json.loads(stdout)
     assert bits(told) == unbroken
-    assert told["n_passes"] >= 4
+    assert told["n_passes"] >= 3  # and the read of the means; the worker was killed after two
