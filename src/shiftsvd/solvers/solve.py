@@ -139,8 +139,9 @@ def begin_in_double(p: Problem, G: Products, F: Factorization, ritz: Ritz, rng: 
 
 
 def steps_to_first_check(p: Problem, start: Panel | None, in_memory: bool = False) -> int:
-    # Steps until the basis has twice as many columns as components, or as many as start vectors, plus some blocks.
-    if p.reads_file:  # a check takes no time beside a read
+    # Steps until the basis has twice as many columns as components, or as many as start vectors, plus some blocks. A
+    # check takes no time beside a read of a file, so check as soon as the basis can hold the components.
+    if p.reads_file:
         return p.shape.wanted // p.shape.block + 1
     more = constants.FIRST_IN_MEMORY if in_memory else 1
     return -(-(2 * p.shape.wanted if start is None else start.shape[1]) // p.shape.block) + more
@@ -188,7 +189,7 @@ def check(
     converged = worst <= (1 if G.precise else constants.WITH_ROUNDING)
     if is_last or converged or stuck:
         return ritz, Stop.SPENT if is_last else Stop.CONVERGED if converged else Stop.STUCK
-    if p.reads_file:  # a check takes no time beside a read
+    if p.reads_file:
         return ritz, Stop.NEAR if shares_reads(p, F, ritz, proven, history) else Continue(1)
     return ritz, Continue(steps_to_go(history, G.step_taker is not None))
 
@@ -198,14 +199,9 @@ def shares_reads(p: Problem, F: Factorization, ritz: Ritz, proven: Proven, histo
     # The level of the probe exceeds the share of the components that the basis lacks, which is about the error.
     likely, most = history[-1][2], constants.LACKING * max(p.tol, p.missed_tol) / max(p.tol, TINY)
     is_last = likely <= constants.JOINT or steps_to_go(history) == 1
-    if (
-        not p.shape.joint
-        or proven.n_probes
-        or not is_last
-        or likely > most
-        or hides(F, ritz)
-        or F.size + F.width == F.n
-    ):
+    if not p.shape.joint or proven.n_probes or F.size + F.width == F.n:
+        return False
+    if not is_last or likely > most or hides(F, ritz):
         return False
     # The basis must have room for steps with the wider block, in case the probe finds that a value was missed.
     if F.columns < min(2 * ritz.k + constants.STEPS * (F.width + p.shape.probe), F.n):
